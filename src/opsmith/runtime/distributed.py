@@ -40,7 +40,6 @@ def _make_group(device: str, name: str, options: Any) -> distributed.ProcessGrou
     PyTorch takes a group, too, where it asks for a backend.  Of one that it makes for a single device by
     default it takes the CPU's backend for granted, and DistributedDataParallel asks for that.
     """
-    torch.ops.opsmith.network_address()  # raises in words where gloo's would not do
     place = options.store, options.group_rank, options.group_size
     gloo = distributed.ProcessGroupGloo(*place, timeout=options.timeout)
     gloo.options.global_ranks_in_group = options.global_ranks_in_group

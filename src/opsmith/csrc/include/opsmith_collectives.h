@@ -2,9 +2,9 @@
  * collectives, so that torch.distributed goes by it. The rules of opsmith_driver.h hold here too.
  *
  * Calls are queued: they begin when what `stream` had pending is done, and return before they are done. All
- * ranks make the same calls in the same order, and have agreed on each before it. Addresses are of the
- * communicator's device; `in` may be `out`. What a rank that ends leaves pending at the others fails there,
- * or waits until they leave. Entries marked "optional" may be NULL: those collectives go by the host.
+ * ranks make the same calls in the same order, and none compares them. Addresses are of the communicator's
+ * device; `in` may be `out`. What a rank that ends leaves pending at the others fails there, or waits until
+ * they leave. Entries marked "optional" may be NULL: those collectives go by the host.
  */
 #ifndef OPSMITH_COLLECTIVES_H
 #define OPSMITH_COLLECTIVES_H

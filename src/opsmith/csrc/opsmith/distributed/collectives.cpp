@@ -1,8 +1,7 @@
 // Collectives of the device's tensors, on the bytes behind the host window or, without one, on copies.
 //
-// Ranks agree on each call before they make it (agreement.h).  It goes by the vendor's library where there is
-// one and it can (vendor_collectives.h).  Else reductions of all ranks go over connections of the group's own
-// where they can, and the rest by a backend for the CPU's tensors, gloo.
+// A call goes by the vendor's library where there is one and it can (vendor_collectives.h), else by a backend
+// for the CPU's tensors, gloo.
 //
 // Python makes the backend (runtime/distributed.py), since gloo's constructor is PyTorch's to call.
 #include <ATen/ATen.h>
@@ -18,12 +17,10 @@
 #include <utility>
 #include <vector>
 
-#include <opsmith/distributed/agreement.h>
-#include <opsmith/distributed/all_reduce.h>
-#include <opsmith/distributed/reductions.h>
-#include <opsmith/distributed/turns.h>
+#include <opsmith/distributed/collective.h>
 #include <opsmith/distributed/vendor_collectives.h>
-#include <opsmith/distributed/works.h>
+#include <opsmith/distributed/work.h>
+#include <opsmith/distributed/work_queue.h>
 #include <opsmith/torch_version.h>
 
 namespace opsmith {
@@ -58,12 +55,10 @@ Tensors flat(Tensors tensors) {
 
 class DeviceCollectives final : public c10d::Backend {
  public:
-  DeviceCollectives(c10::intrusive_ptr<Backend> host, std::string name, std::unique_ptr<Mesh> mesh,
-                    std::unique_ptr<VendorGroup> vendor)
+  DeviceCollectives(c10::intrusive_ptr<Backend> host, std::string name, std::unique_ptr<VendorGroup> vendor)
       : Backend(host->getRank(), host->getSize()),
         host_(std::move(host)),
         name_(std::move(name)),
-        agreement_(std::move(mesh)),
         vendor_(std::move(vendor)) {}
   ~DeviceCollectives() override { shutdown(); }
 
@@ -76,8 +71,7 @@ class DeviceCollectives final : public c10d::Backend {
   uint64_t getSequenceNumberForGroup() override { return host_->getSequenceNumberForGroup(); }
   void abort() override { shutdown(); }
   void shutdown() override {
-    turns_.finish([this] {
-      agreement_.close();
+    queue_.finish([this] {
       if (vendor_ != nullptr) {
         vendor_->leave();
       }
@@ -118,17 +112,11 @@ class DeviceCollectives final : public c10d::Backend {
           c10d::OpType::ALLREDUCE, call, options, tensors,
           [tensors, options](VendorGroup& vendor) { vendor.all_reduce(tensors, options.reduceOp.op_); });
     }
-    return begin(
-        c10d::OpType::ALLREDUCE, call, options, tensors, [this, tensors, options](Collective& collective) {
-          Tensors views = collective.host(tensors, Access::kWrite);
-          const auto reduced = with_reduction(options, collective, views);
-          if (can_all_reduce(views, options.reduceOp.op_)) {
-            all_reduce(agreement_, collective.call(), rank_, size_, views.front(), options.reduceOp.op_);
-          } else {
-            agreement_.reach(collective.call());
-            host_->allreduce(views, reduced)->wait();
-          }
-        });
+    return start(c10d::OpType::ALLREDUCE, call, options, tensors,
+                 [this, tensors, options](Collective& collective) {
+                   Tensors views = collective.host(tensors, Access::kWrite);
+                   host_->allreduce(views, with_reduction(options, collective, views))->wait();
+                 });
   }
 
   WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) override {
@@ -277,16 +265,10 @@ class DeviceCollectives final : public c10d::Backend {
 
   WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
                         std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& options) override {
-    return begin(c10d::OpType::ALLTOALL_BASE, calling_any("all_to_all_single", {input}), options, {output},
+    return start(c10d::OpType::ALLTOALL_BASE, calling("all_to_all_single", {input}), options, {output},
                  [this, output, input, output_splits, input_splits, options](Collective& collective) mutable {
-                   const int64_t passed = passed_by_each(output, input, output_splits, input_splits);
-                   std::vector<int64_t> passed_by_ranks(static_cast<size_t>(size_));
-                   agreement_.reach(collective.call(), reinterpret_cast<const char*>(&passed), sizeof passed,
-                                    reinterpret_cast<char*>(passed_by_ranks.data()));
-                   const bool all_pass_as_many =
-                       passed >= 0 && std::all_of(passed_by_ranks.begin(), passed_by_ranks.end(),
-                                                  [&](int64_t each) { return each == passed; });
-                   if (all_pass_as_many && vendor_ != nullptr && vendor_->has_all_to_all()) {
+                   if (vendor_ != nullptr && vendor_->has_all_to_all() &&
+                       all_pass_as_many(passed_by_each(output, input, output_splits, input_splits))) {
                      vendor_->all_to_all(output, input);
                      return;
                    }
@@ -297,7 +279,7 @@ class DeviceCollectives final : public c10d::Backend {
   }
 
   WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override {
-    return start(c10d::OpType::ALLTOALL, calling_any("all_to_all", inputs), options, outputs, inputs,
+    return start(c10d::OpType::ALLTOALL, calling("all_to_all", inputs), options, outputs, inputs,
                  [this, options](Collective&, auto& written, auto& read) {
                    host_->alltoall(written, read, options)->wait();
                  });
@@ -317,25 +299,18 @@ class DeviceCollectives final : public c10d::Backend {
   }
 
   WorkPtr barrier(const c10d::BarrierOptions& options) override {
-    return start(c10d::OpType::BARRIER, CollectiveCall{"barrier"}, options, Tensors(), [](Collective&) {});
+    return start(c10d::OpType::BARRIER, calling("barrier", {}), options, Tensors(),
+                 [this, options](Collective&) { host_->barrier(options)->wait(); });
   }
   void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_for_all) override {
     host_->monitoredBarrier(options, wait_for_all);
   }
 
  private:
-  // ---- calls, as ranks compare them
+  // ---- calls, as errors describe them
 
-  static CollectiveCall calling_any(const char* name, const Tensors& tensors) {
-    return {name, tensors.empty() ? at::Tensor() : tensors.front()};
-  }
   static CollectiveCall calling(const char* name, const Tensors& tensors) {
-    CollectiveCall call = calling_any(name, tensors);
-    call.elements = 0;
-    for (const at::Tensor& each : tensors) {
-      call.elements += each.numel();
-    }
-    return call;
+    return {name, tensors.empty() ? at::Tensor() : tensors.front()};
   }
   template <class Options>
   static CollectiveCall rooted(const char* name, const Tensors& tensors, const Options& options) {
@@ -368,9 +343,16 @@ class DeviceCollectives final : public c10d::Backend {
     return is_even ? input.numel() / size_ : -1;
   }
 
+  // Whether passed_by_each() is the same on all ranks, and not negative: a rank's own splits do not tell.
+  bool all_pass_as_many(int64_t passed) const {
+    at::Tensor own = at::full({1}, passed, at::kLong), all = at::empty({size_}, at::kLong);
+    host_->_allgather_base(all, own)->wait();
+    return passed >= 0 && all.eq(passed).all().item<bool>();
+  }
+
   // ---- how they are made
 
-  // A collective that ranks agree on, by the vendor's library.
+  // A collective by the vendor's library.
   template <class Options, class Run>
   WorkPtr by_vendor(c10d::OpType type, const CollectiveCall& call, const Options& options,
                     const Tensors& results, Run run) {
@@ -395,26 +377,14 @@ class DeviceCollectives final : public c10d::Backend {
                  });
   }
 
-  // One that ranks agree on first.
   template <class Options, class Run>
   WorkPtr start(c10d::OpType type, const CollectiveCall& call, const Options& options, const Tensors& results,
                 Run run) {
-    return begin(type, call, options, results, [this, run = std::move(run)](Collective& collective) mutable {
-      agreement_.reach(collective.call());
-      run(collective);
-    });
-  }
-
-  template <class Options, class Run>
-  WorkPtr begin(c10d::OpType type, CollectiveCall call, const Options& options, const Tensors& results,
-                Run run) {
-    call.timeout =
-        options.timeout == c10d::kUnsetTimeout ? host_->getBackendOptions()->timeout : options.timeout;
     auto work = c10::make_intrusive<CollectiveWork>(type, rank_, results);
     auto task = [this, work, call, run = std::move(run)]() mutable {
       const auto run_it = [&] {
         RECORD_FUNCTION(name_ + ":" + call.name, std::vector<c10::IValue>());
-        Collective collective(std::move(call), rank_, size_);
+        Collective collective(call, rank_, size_);
         try {
           run(collective);
         } catch (...) {
@@ -425,9 +395,9 @@ class DeviceCollectives final : public c10d::Backend {
       work->complete_by(run_it, completions_);
     };
     if (options.asyncOp || is_coalescing_) {
-      turns_.queue(std::move(task));
+      queue_.queue(std::move(task));
     } else {
-      turns_.run(std::move(task));
+      queue_.run(std::move(task));
     }
     if (is_coalescing_) {
       coalesced_.push_back(work);
@@ -457,10 +427,9 @@ class DeviceCollectives final : public c10d::Backend {
 
   const c10::intrusive_ptr<Backend> host_;
   const std::string name_;
-  Agreement agreement_;
   const std::unique_ptr<VendorGroup> vendor_;
   Completions completions_;
-  Turns turns_;
+  WorkQueue queue_;
   bool is_coalescing_ = false;
   std::vector<WorkPtr> coalesced_;
 };
@@ -468,12 +437,9 @@ class DeviceCollectives final : public c10d::Backend {
 // Gives `group`, which has a backend for the CPU, one for the device that goes by it.
 void add_collectives(const c10::intrusive_ptr<c10d::ProcessGroup>& group, const std::string& name) {
   const c10::intrusive_ptr<c10d::Backend> host = group->getBackend(c10::kCPU);
-  auto mesh = std::make_unique<Mesh>(*group->getStore(), host->getRank(), host->getSize(),
-                                     host->getBackendOptions()->timeout);
-  group->setBackend(
-      c10::kPrivateUse1, c10d::ProcessGroup::BackendType::CUSTOM,
-      c10::make_intrusive<DeviceCollectives>(
-          host, name, std::move(mesh), vendor_group(group->getStore(), host->getRank(), host->getSize())));
+  group->setBackend(c10::kPrivateUse1, c10d::ProcessGroup::BackendType::CUSTOM,
+                    c10::make_intrusive<DeviceCollectives>(
+                        host, name, vendor_group(group->getStore(), host->getRank(), host->getSize())));
 }
 
 TORCH_LIBRARY_FRAGMENT(opsmith, m) {

@@ -20,8 +20,8 @@ const opsmith_collectives* vendor_collectives();
 //
 // Calls are queued on a stream of the group's own, so that they have one order on all ranks, between what the
 // current stream had pending and what is queued there next. What the library has depends on its entries, the
-// dtype and the reduction, so it is the same for all ranks that agree on a call. A mean is a sum here. Throws
-// c10::Error with the library's name and words.
+// dtype and the reduction, so it is the same for all ranks that make the same call. A mean is a sum here.
+// Throws c10::Error with the library's name and words.
 class VendorGroup {
  public:
   using Tensors = std::vector<at::Tensor>;
@@ -49,7 +49,7 @@ class VendorGroup {
   // Each input has those for the ranks one after the other.
   void reduce_scatter(const Tensors& outputs, const Tensors& inputs, Reduction reduction);
   void reduce_scatter(const Tensors& outputs, const std::vector<Tensors>& inputs, Reduction reduction);
-  // All ranks have agreed that each pair of them passes as many elements.
+  // Each pair of ranks passes as many elements.
   void all_to_all(const at::Tensor& output, const at::Tensor& input);
 
  private:

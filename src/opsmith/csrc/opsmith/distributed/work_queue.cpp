@@ -1,4 +1,4 @@
-#include <opsmith/distributed/turns.h>
+#include <opsmith/distributed/work_queue.h>
 
 #include <ATen/ThreadLocalState.h>
 #include <c10/core/Event.h>
@@ -16,12 +16,12 @@
 
 namespace opsmith {
 
-void Turns::queue(Task task) {
+void WorkQueue::queue(Task task) {
   const c10::DeviceIndex device = current_device();
   const c10::impl::VirtualGuardImpl guard(c10::kPrivateUse1);
   auto called = std::make_shared<c10::Event>(c10::kPrivateUse1);
   called->record(guard.getStream(c10::Device(c10::kPrivateUse1, device)));
-  auto turn = [device, called, task = std::move(task), state = at::ThreadLocalState()]() {
+  auto queued = [device, called, task = std::move(task), state = at::ThreadLocalState()]() {
     const at::ThreadLocalStateGuard restored(state);
     const DeviceScope on_device(device);
     const c10::Stream own(c10::Stream::UNSAFE, c10::Device(c10::kPrivateUse1, device), new_stream(device, 0));
@@ -32,14 +32,14 @@ void Turns::queue(Task task) {
   };
   const std::lock_guard lock(mutex_);
   TORCH_CHECK(!is_finished_, "the process group was shut down");
-  tasks_.push_back(std::move(turn));
+  tasks_.push_back(std::move(queued));
   if (!thread_.joinable()) {
     thread_ = std::thread([this] { work(); });
   }
   changed_.notify_all();
 }
 
-void Turns::run(const Task& task) {
+void WorkQueue::run(const Task& task) {
   {
     std::unique_lock lock(mutex_);
     wait_until(changed_, lock, [this] { return tasks_.empty() && !is_busy_; });
@@ -52,7 +52,7 @@ void Turns::run(const Task& task) {
   changed_.notify_all();
 }
 
-void Turns::finish(const Task& interrupt) {
+void WorkQueue::finish(const Task& interrupt) {
   {
     const std::lock_guard lock(mutex_);
     is_finished_ = true;
@@ -64,7 +64,7 @@ void Turns::finish(const Task& interrupt) {
   }
 }
 
-void Turns::work() {
+void WorkQueue::work() {
   std::unique_lock lock(mutex_);
   for (;;) {
     wait_until(changed_, lock, [this] { return !is_busy_ && (is_finished_ || !tasks_.empty()); });

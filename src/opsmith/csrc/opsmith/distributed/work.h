@@ -1,5 +1,5 @@
-// Collectives while they run, and what callers are given of them. What a collective gives is on the device,
-// or queued there, when its work is done.
+// The c10d::Work that callers are given of collectives. What a collective gives is on the device, or queued
+// there, when its work is done.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -13,99 +13,18 @@
 #include <exception>
 #include <memory>
 #include <mutex>
-#include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <opsmith/device/device.h>
-#include <opsmith/distributed/agreement.h>
+#include <opsmith/distributed/collective.h>
 #include <opsmith/distributed/completions.h>
 #include <opsmith/distributed/on_stream.h>
-#include <opsmith/fallback/host_view.h>
 
 namespace opsmith {
 
 using c10::ivalue::Future;
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
-using Tensors = std::vector<at::Tensor>;
-
-// One collective while it runs: the CPU's tensors that stand for the device's, and what errors tell of it.
-class Collective {
- public:
-  Collective(CollectiveCall call, int rank, int size) : call_(std::move(call)), rank_(rank), size_(size) {}
-
-  const CollectiveCall& call() const { return call_; }
-
-  at::Tensor host(const at::Tensor& tensor, Access access) { return views_.view(tensor, access); }
-  Tensors host(const Tensors& tensors, Access access) {
-    Tensors views;
-    views.reserve(tensors.size());
-    for (const at::Tensor& tensor : tensors) {
-      views.push_back(host(tensor, access));
-    }
-    return views;
-  }
-  std::vector<Tensors> host(const std::vector<Tensors>& lists, Access access) {
-    std::vector<Tensors> views;
-    views.reserve(lists.size());
-    for (const Tensors& tensors : lists) {
-      views.push_back(host(tensors, access));
-    }
-    return views;
-  }
-
-  // The reduction that the CPU's backend knows, for `wanted`. A mean is a sum that is divided at the end:
-  // `means`.
-  c10d::ReduceOp reduction(const c10d::ReduceOp& wanted, const Tensors& means) {
-    if (wanted.op_ != c10d::ReduceOp::AVG) {
-      return wanted;
-    }
-    means_ = means;
-    return c10d::ReduceOp::SUM;
-  }
-
-  // When the host's work is done.
-  void finish() {
-    for (const at::Tensor& each : means_) {
-      at::isIntegralType(each.scalar_type(), /*includeBool=*/true) ? each.div_(size_, "trunc")
-                                                                   : each.div_(size_);
-    }
-    views_.commit();
-  }
-
-  // Throws DistBackendError for what the CPU's backend threw; what the device or the agreement threw says all
-  // itself.
-  [[noreturn]] void fail(const std::exception_ptr& error) const {
-    std::string reason = "for no reason that is known";
-    try {
-      std::rethrow_exception(error);
-    } catch (const c10::AcceleratorError&) {
-      throw;
-    } catch (const c10::OutOfMemoryError&) {
-      throw;
-    } catch (const c10::DistBackendError& known) {
-      if (std::string_view(known.what_without_backtrace()).starts_with(described(call_))) {
-        throw;
-      }
-      reason = known.what_without_backtrace();
-    } catch (const c10::Error& known) {
-      reason = known.what_without_backtrace();
-    } catch (const std::exception& known) {
-      reason = known.what();
-    } catch (...) {
-    }
-    TORCH_CHECK_WITH(DistBackendError, false, described(call_), " failed on rank ", rank_, " of ", size_,
-                     ": ", reason);
-  }
-
- private:
-  const CollectiveCall call_;
-  const int rank_;
-  const int size_;
-  HostViews views_;
-  Tensors means_;
-};
 
 inline c10::intrusive_ptr<Future> future_of(const Tensors& results) {
   std::vector<c10::Device> devices;
@@ -123,7 +42,7 @@ inline void wait_for(const c10::intrusive_ptr<Future>& future) {
   }
 }
 
-// A collective that has its turn on the group's thread, or has had it.
+// A collective in the group's queue, or out of it.
 class CollectiveWork final : public c10d::Work {
  public:
   CollectiveWork(c10d::OpType type, int rank, Tensors results)

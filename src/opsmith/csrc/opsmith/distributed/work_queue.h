@@ -1,4 +1,4 @@
-// The turns of a group's collectives: one after the other, on a thread of the group's own or the caller's.
+// Runs a group's collectives one after the other, on a thread of the group's own or the caller's.
 #pragma once
 
 #include <condition_variable>
@@ -9,13 +9,13 @@
 
 namespace opsmith {
 
-class Turns {
+class WorkQueue {
  public:
   using Task = std::function<void()>;
 
-  Turns() = default;
-  Turns(const Turns&) = delete;
-  Turns& operator=(const Turns&) = delete;
+  WorkQueue() = default;
+  WorkQueue(const WorkQueue&) = delete;
+  WorkQueue& operator=(const WorkQueue&) = delete;
 
   // Has the group's thread do `task` behind those before, and behind what the current stream has pending; on
   // a stream of its own, with this thread's state.
@@ -24,7 +24,7 @@ class Turns {
   // Does it in this thread, behind those before.
   void run(const Task& task);
 
-  // Lets those that wait have their turns after `interrupt`, and ends the thread. May be called again.
+  // Lets those that wait run after `interrupt`, and ends the thread. May be called again.
   void finish(const Task& interrupt);
 
  private:
