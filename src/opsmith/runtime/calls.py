@@ -80,7 +80,7 @@ class Calls:
 
 
 class RecordedBlock:
-    """What :func:`record_calls` recorded; filled in at the end of the block."""
+    """The calls that :func:`record_calls` recorded; filled in at the end of the block."""
 
     calls: Calls = Calls()
 
@@ -104,7 +104,7 @@ def record_calls() -> Iterator[RecordedBlock]:
 
 
 def _recorded() -> Calls:
-    """What was recorded, the calls of all threads as one tree."""
+    """The recorded calls of all threads, as one tree."""
     import torch
 
     rows = [
@@ -167,7 +167,7 @@ def start() -> None:
 
 
 class CallsReport(msgspec.Struct):
-    """What a process writes at exit: the backend's description and the recorded calls."""
+    """The report that a process writes at exit: the backend's description and the recorded calls."""
 
     description: str
     calls: Calls

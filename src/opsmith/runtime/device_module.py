@@ -48,7 +48,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class DeviceProperties:
-    """What the driver tells about a device; ``total_memory`` and ``alignment`` in bytes."""
+    """The properties of a device, from its driver; ``total_memory`` and ``alignment`` in bytes."""
 
     name: str
     architecture: str
@@ -142,7 +142,7 @@ class DeviceModule(MemoryFunctions, StreamFunctions, GraphFunctions, RandomFunct
 
     @constant_when_compiled
     def get_device_properties(self, device: AnyDevice = None) -> DeviceProperties:
-        """What the driver tells about ``device``."""
+        """The properties of ``device``, from its driver."""
         return DeviceProperties(*torch.ops.opsmith.device_properties(self._index(device)))
 
     @constant_when_compiled

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def backend_name(device: str) -> str:
-    """What ``init_process_group`` calls the backend of ``device``: ``simccl`` for ``sim``."""
+    """The name of the backend of ``device`` in ``init_process_group``: ``simccl`` for ``sim``."""
     return f"{device}ccl"
 
 

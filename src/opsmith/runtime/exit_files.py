@@ -1,4 +1,4 @@
-"""What a process writes for the command that started it: one file for each process, whole or not at all."""
+"""Files of processes for the command that started them: one for each process, whole or not at all."""
 
 from __future__ import annotations
 

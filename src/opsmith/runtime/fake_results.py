@@ -1,4 +1,4 @@
-"""What results are like, for tensors without data, where PyTorch asks whether the device is the CPU.
+"""Sizes and strides of fake results, where PyTorch asks whether the device is the CPU.
 
 Some of PyTorch's Python rules for ``FakeTensor`` say what its kernels on the CPU return, and for any other
 device what CUDA's do: saved statistics of another size, other strides.  An out-of-tree device returns what

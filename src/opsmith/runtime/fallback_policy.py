@@ -1,4 +1,4 @@
-"""What a process says of the fallback in the place of the description.
+"""The fallback policy of a process or a block, in the place of the description's.
 
 ``OPSMITH_FALLBACK=deny`` holds for the whole process, :func:`fallback` for a block.  The description's
 own policy is the plan's, and compiled into the backend; the override is asked first, by
@@ -124,7 +124,7 @@ def fallback(mode: str, only: Iterable[str] | None = None) -> Iterator[None]:
 
 
 def environment_override() -> Override | None:
-    """What ``OPSMITH_FALLBACK`` says: ``deny``, or ``deny:topk,sort`` for named operators only.
+    """The override in ``OPSMITH_FALLBACK``, if any: ``deny``, or ``deny:topk,sort`` for named operators only.
 
     Raises :class:`~opsmith.errors.PolicyInvalid`.
     """

@@ -1,4 +1,4 @@
-"""What ran on the CPU in the device's place: how often, how long, how many bytes, why and from where.
+"""Counts of the fallback: the calls that ran on the CPU, with their time, bytes, reasons and callers.
 
 The counting is in ``csrc/opsmith/fallback`` and always on; only callers' lines are recorded
 on request.  ``opsmith fallbacks`` has a program write its counts at exit, through
@@ -31,7 +31,7 @@ CALLERS_VARIABLE = "OPSMITH_FALLBACK_CALLERS"
 
 @dataclass(frozen=True)
 class FallbackCount:
-    """What one operator overload cost on the CPU.
+    """The cost of one operator overload on the CPU.
 
     ``seconds`` is the time from the call to its return, waiting for the device included;
     ``bytes_moved`` what was copied between host and device, 0 with a host window.  ``callers`` maps
@@ -92,7 +92,7 @@ class Fallbacks:
 
 
 def fallbacks(since: Fallbacks | None = None) -> Fallbacks:
-    """What fell back in this process since a backend was loaded, or ``since`` an earlier answer.
+    """The counts of the fallback since a backend was loaded in this process, or ``since`` an earlier answer.
 
     Raises :class:`~opsmith.errors.LoadError` where no backend is loaded.
     """
@@ -126,7 +126,7 @@ def ranked(counts: Iterator[FallbackCount]) -> Fallbacks:
 
 @dataclass
 class CountedBlock:
-    """What :func:`count_fallbacks` counted; filled in at the end of the block."""
+    """The counts of :func:`count_fallbacks`; filled in at the end of the block."""
 
     fallbacks: Fallbacks = field(default_factory=lambda: Fallbacks(()))
 
@@ -188,7 +188,7 @@ def start() -> None:
 
 
 class FallbackReport(msgspec.Struct):
-    """What a process writes at exit: the backend, its description and what fell back."""
+    """The report that a process writes at exit: the backend, its description and the fallbacks."""
 
     backend: str
     description: str

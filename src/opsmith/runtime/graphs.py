@@ -28,7 +28,7 @@ from opsmith.torch_names import (
 )
 
 Pool: TypeAlias = tuple[int, int]
-"""What stands for the memory that graphs share."""
+"""The handle of a memory pool that graphs share."""
 
 Mode: TypeAlias = Literal["default", "global", "thread_local", "relaxed"]
 
@@ -89,14 +89,14 @@ class graph:  # noqa: N801
 
     def __exit__(self, kind: type[BaseException] | None, *about: Any) -> None:
         try:
-            # What was raised within says more than that the capture has failed.
+            # An error raised within says more than that the capture has failed.
             self._graph.capture_end() if kind is None else self._graph.reset()
         finally:
             self._stream.__exit__(None, None, None)
 
 
 class GraphFunctions:
-    """What ``torch.<name>`` and ``torch.<name>.graphs`` both have, beside the graph's own class."""
+    """Functions that ``torch.<name>`` and ``torch.<name>.graphs`` share, beside the graph's own class."""
 
     graph = graph
 
@@ -183,7 +183,7 @@ def _needing_gradient(tensors: Iterable[torch.Tensor]) -> tuple[torch.Tensor, ..
 def _warm_up(
     functions: Any, samples: Any, surfaces: Any, rounds: int, allow_unused_input: bool
 ) -> None:
-    """Whatever a first call does once is not to be recorded."""
+    """Runs forward and backward before the capture, so that one-time work is not recorded."""
     torch.accelerator.synchronize()
     with StreamContext(torch.Stream(torch.accelerator.current_device_index())):
         for function, sample, surface in zip(functions, samples, surfaces, strict=True):

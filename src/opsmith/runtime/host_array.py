@@ -66,7 +66,7 @@ class HostWindow:
 
 
 class _Memory:
-    """What NumPy makes an array of, and keeps with it: the tensor's memory lives as long."""
+    """The object that NumPy makes an array of and keeps with it: the tensor's memory lives as long."""
 
     def __init__(self, tensor: torch.Tensor, interface: dict[str, Any]) -> None:
         self._tensor = tensor.detach()

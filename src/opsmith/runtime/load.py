@@ -213,7 +213,7 @@ def load_found(
 
 def found_or_built(name: str, description: Path, progress: OnProgress | None) -> BuiltBackend:
     """The libraries of the backend: those of its package, or built where that is needed."""
-    # What a package carries is loaded without importing what could build it.
+    # The libraries of a package are loaded without importing what could build them.
     if fitting := fitting_backend(description):
         return fitting
     from opsmith.build.backend import build_backend

@@ -16,7 +16,7 @@ _loaded: LoadedBackend | None = None
 # Whether an installed package has loaded it at `import torch`, and no call of a program's.
 _by_package = False
 
-# What `load` is about to load: it may import torch, which calls the packages that load themselves.
+# The description that `load` loads now: importing torch calls the packages that load themselves.
 _being_loaded: Path | None = None
 
 

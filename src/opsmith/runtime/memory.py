@@ -41,13 +41,13 @@ _POOLS = {"large_pool": "  large pool", "small_pool": "  small pool"}
 
 
 class MemoryFunctions:
-    """What ``torch.<name>`` and ``torch.<name>.memory`` both have."""
+    """Functions that ``torch.<name>`` and ``torch.<name>.memory`` share."""
 
     def _index(self, device: AnyDevice) -> int:
         raise NotImplementedError
 
     def memory_allocated(self, device: AnyDevice = None) -> int:
-        """What tensors hold, each size rounded up as the allocator does."""
+        """The bytes that tensors occupy, each size rounded up as the allocator does."""
         return torch.accelerator.memory_allocated(self._index(device))
 
     def max_memory_allocated(self, device: AnyDevice = None) -> int:
@@ -55,7 +55,7 @@ class MemoryFunctions:
         return torch.accelerator.max_memory_allocated(self._index(device))
 
     def memory_reserved(self, device: AnyDevice = None) -> int:
-        """What is taken from the driver: by tensors, and by the cache for the next ones."""
+        """The bytes that are taken from the driver: by tensors, and by the cache for the next ones."""
         return torch.accelerator.memory_reserved(self._index(device))
 
     def max_memory_reserved(self, device: AnyDevice = None) -> int:
@@ -88,7 +88,7 @@ class MemoryFunctions:
         return free, total
 
     def device_memory_used(self, device: AnyDevice = None) -> int:
-        """What is taken of the memory of ``device``, by any process."""
+        """The bytes of ``device`` that are in use, by any process."""
         free, total = self.mem_get_info(device)
         return total - free
 
@@ -168,7 +168,7 @@ class MemoryFunctions:
         )
 
     def _snapshot(self) -> dict[str, Any]:
-        """What PyTorch's memory visualiser opens: segments, and each device's recorded history."""
+        """The snapshot for PyTorch's memory visualiser: segments, and each device's recorded history."""
         segments: list[dict[str, Any]] = []
         traces = []
         for device in range(_accelerator_hooks_device_count()):

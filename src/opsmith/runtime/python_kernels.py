@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from opsmith.build.progress import OnProgress
 
 OnError: TypeAlias = Literal["raise", "fallback"]
-"""What becomes of a call for which a kernel raises :class:`opsmith.Unsupported`."""
+"""The outcome of a call for which a kernel raises :class:`opsmith.Unsupported`."""
 
 # The name under which the adapter is imported, which its initialiser has too.
 _MODULE = "opsmith_adapter"

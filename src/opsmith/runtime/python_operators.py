@@ -136,7 +136,7 @@ def _fake(
     fake: Callable[..., Any] | None,
     location: Location,
 ) -> Callable[..., Any]:
-    """What makes the results of tensors without data."""
+    """The fake implementation of ``operator``: it makes the results of tensors without data."""
     if (same_as is None) == (fake is None):
         raise KernelRejected(
             f"`{operator.name}` needs one thing to say which shape and dtype its result has",
@@ -220,7 +220,7 @@ def _register_autograd(
 
 
 def _register_writing(operator: Operator, library: torch.library.Library) -> None:
-    """What PyTorch's own in-place and out variants do above the device's kernel."""
+    """Registers autograd and version counting as PyTorch's own in-place and out variants have them."""
     outputs = _outputs(operator)
 
     def reject_gradients(keys: Any, *args: Any, **kwargs: Any) -> Any:

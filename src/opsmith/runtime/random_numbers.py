@@ -16,7 +16,7 @@ from opsmith.torch_names import _accelerator_hooks_device_count
 
 
 class PhiloxNumbers(NamedTuple):
-    """What a call may draw: the numbers of the stream of ``seed`` from number ``offset`` on, a multiple of 4.
+    """The numbers that a call may draw: those of the stream of ``seed`` from ``offset`` on, a multiple of 4.
 
     Number ``n`` of a stream is the one of index ``n % 4`` that Philox 4x32 with ten rounds makes of the
     counter ``n // 4`` and the key ``seed``.  Both are below ``2**64``.
@@ -27,7 +27,7 @@ class PhiloxNumbers(NamedTuple):
 
 
 class RandomFunctions:
-    """What ``torch.<name>`` and ``torch.<name>.random`` both have."""
+    """Functions that ``torch.<name>`` and ``torch.<name>.random`` share."""
 
     def _index(self, device: AnyDevice) -> int:
         raise NotImplementedError

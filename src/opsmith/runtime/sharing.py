@@ -177,7 +177,7 @@ def _load(backend: str) -> None:
 def _translated(
     operator: Callable[..., Any], *arguments: Any, kind: type[NotShareable] = NotShareable
 ) -> Any:
-    """What ``operator`` returns; an error with a remedy becomes a ``kind``."""
+    """The result of ``operator``; an error with a remedy becomes a ``kind``."""
     try:
         return operator(*arguments)
     except RuntimeError as error:

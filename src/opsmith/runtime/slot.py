@@ -14,7 +14,7 @@ from opsmith.runtime.loaded import is_loaded_by_package
 if TYPE_CHECKING:
     from opsmith.runtime.load import LoadedBackend
 
-# What PyTorch calls the slot while nobody has named it.
+# PyTorch's name of the slot while nobody has named it.
 _UNNAMED = "privateuseone"
 
 

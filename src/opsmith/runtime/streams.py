@@ -47,7 +47,7 @@ class StreamContext:
 
 
 class StreamFunctions:
-    """What ``torch.<name>`` and ``torch.<name>.streams`` both have."""
+    """Functions and classes that ``torch.<name>`` and ``torch.<name>.streams`` share."""
 
     Stream = torch.Stream
     Event = torch.Event

@@ -130,7 +130,7 @@ def _is_own_process() -> bool:
 
 
 def _name(description: Path) -> str:
-    """What commands and ``opsmith.load`` take for it: the name of its package's entry point, or the path."""
+    """The name for commands and ``opsmith.load``: that of its package's entry point, or the path."""
     from opsmith.description import find_backend, installed_backends
 
     found = description.resolve()

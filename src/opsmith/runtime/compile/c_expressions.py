@@ -1,4 +1,4 @@
-"""What Inductor's loops calculate, as expressions in the C of fused kernels: docs/kernels/fused.md."""
+"""The operations of Inductor's loops as C expressions, for fused kernels: docs/kernels/fused.md."""
 
 from __future__ import annotations
 

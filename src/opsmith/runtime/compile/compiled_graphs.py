@@ -1,6 +1,6 @@
-"""What became of each graph that ``torch.compile`` made for the device, and where programs broke graphs.
+"""The outcome of each graph that ``torch.compile`` made for the device, and the graph breaks of programs.
 
-``opsmith explain --compile`` has a program write it at exit, through ``OPSMITH_COMPILE_REPORT``.
+``opsmith explain --compile`` has a program write both at exit, through ``OPSMITH_COMPILE_REPORT``.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class GraphBreak:
 
 
 class CompileReport(msgspec.Struct):
-    """What a process writes at exit: the backend, its description, its graphs and where they broke."""
+    """The report that a process writes at exit: the backend, its description, its graphs and graph breaks."""
 
     backend: str
     description: str

@@ -21,14 +21,13 @@ from opsmith.description import FusedKernel, Inductor
 from opsmith.runtime.compile.inductor import compiling, note_called
 from opsmith.torch_names import Feature, OpOverload
 
-# What AOTInductor's model asks of a device is written for those that PyTorch knows; of them MPS' takes
-# memory by functions.
+# AOTInductor's model supports the devices that PyTorch knows; of these, MPS' code gets memory by functions.
 _MODEL_OF_DEVICE = """
 #define USE_MPS 1
 #define aoti_torch_device_type_mps aoti_torch_device_type_privateuse1
 """
 
-# What graph_functions_called.h defines: C functions that Inductor calls by a device's name.
+# C functions of graph_functions_called.h, which Inductor calls by a device's name.
 _CALLED = frozenset(
     "mm_out bmm_out addmm_out baddbmm_out convolution randint_low_out view_dtype scatter__src scatter__value "
     "scatter_reduce__two".split()
@@ -149,7 +148,7 @@ def cpp_wrapper_codegen(device: str) -> type:
 
         @staticmethod
         def _compatible_with_stableivalue(op: OpOverload) -> bool:
-            # What PyTorch 2.13 makes of an optional argument that is there crashes the process.
+            # PyTorch 2.13's code for an optional argument that is given crashes the process.
             optional = any(
                 isinstance(each.type, torch.OptionalType) for each in op._schema.arguments
             )

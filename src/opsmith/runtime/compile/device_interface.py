@@ -76,7 +76,7 @@ def interface_of(device_type: str) -> type[DeviceInterface]:
     module = getattr(torch, device_type)
 
     class Worker:
-        """What processes that compile ask: they have no device, and are told before they are forked."""
+        """Device queries for compile workers, which have no device: answers are cached before the fork."""
 
         @staticmethod
         def set_device(device: int) -> None:

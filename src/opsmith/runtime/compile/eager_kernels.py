@@ -16,7 +16,7 @@ from opsmith.torch_names import OpOverload, tree_leaves
 
 NOTHING_FUSED = "no library of the backend has a fused kernel"
 
-# What Inductor calls with memory of its own planning.
+# Operators that Inductor calls with memory of its own planning.
 _PLANNED = frozenset(
     getattr(torch.ops.aten, name).default
     for name in ("mm", "addmm", "bmm", "baddbmm", "convolution")

@@ -187,7 +187,7 @@ class FusedKernel(SIMDKernel[CSEVariable]):
                     self.body.splice(lines)
             self.body.writeline("}")
             self.body.splice(self._end)
-            # What is declared in the loop is not known behind it.
+            # Variables that the loop declares are not known behind it.
             self.cse.invalidate(self._reduced)
             over.cache_clear()
         else:

@@ -67,7 +67,7 @@ _SIMPLE = {
 
 
 def _worst(kind: str, dtype: torch.dtype) -> str:
-    """What every value of ``dtype`` is better than, or as good as."""
+    """The identity of a ``kind`` reduction, min or max, over values of ``dtype``."""
     if dtype == torch.bool:
         return number(kind == "min", dtype)
     if dtype.is_floating_point:

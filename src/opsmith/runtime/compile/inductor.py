@@ -1,4 +1,4 @@
-"""What Inductor is told of the device: who generates code for it, and which operators stay as they are.
+"""The device's registration with Inductor: its code generators, and the operators that stay as they are.
 
 All of it is the plan's decision (:mod:`opsmith.plan.compiling`), which is read when a graph is compiled.
 Whatever a graph calls that is not fused, it calls on the device, where the backend's kernels serve it.
@@ -87,7 +87,7 @@ def keep_layouts(device: str) -> None:
 
 
 def compiling() -> Compiling:
-    """What the loaded backend's plan says of compiled graphs."""
+    """The part on compiled graphs of the loaded backend's plan."""
     return loaded_backend().plan.compiling
 
 
@@ -125,7 +125,7 @@ def _is_contiguous_on(device: str, node: Any) -> bool:
 
 
 def triton() -> Triton | None:
-    """What serves the device by Triton, where the plan says so."""
+    """The plan's Triton support of the device, or None."""
     return compiling().triton
 
 
@@ -159,7 +159,7 @@ class _ChosenOverrides:
 
 
 class _DeviceOverrides(DeviceOpOverrides):
-    """What a compiled graph says to be on a device, in Python."""
+    """The device code of compiled graphs: guards, streams and synchronization."""
 
     def __init__(self, device: str) -> None:
         self._device = device

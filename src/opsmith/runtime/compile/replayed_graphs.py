@@ -131,7 +131,7 @@ class ReplayedCalls:
         return results
 
     def _recording(self, inputs: Sequence[Any]) -> _Recording | None:
-        """What replays a call with ``inputs``; None where it is to be called as it is."""
+        """The recording that replays a call with ``inputs``; None where the call is to run as it is."""
         key = self._key(inputs)
         if key is None or torch.ops.opsmith.is_current_stream_capturing():
             return None
@@ -150,7 +150,7 @@ class ReplayedCalls:
         return recording
 
     def _key(self, inputs: Sequence[Any]) -> Hashable:
-        """What a recording is for; None for what cannot be recorded."""
+        """The key of the recording for ``inputs``; None for a call that cannot be recorded."""
         devices = {each.device for each in inputs if isinstance(each, Tensor)}
         if len(devices) != 1 or next(iter(devices)).type != self._device:
             return None

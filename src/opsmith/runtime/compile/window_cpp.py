@@ -23,7 +23,7 @@ _DATA_POINTER = "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR"
 
 
 def scheduling(device: str, scheduler: Any) -> Any:
-    """What generates C++ for ``device``: Inductor's own."""
+    """The scheduling that generates C++ for ``device``: Inductor's own."""
     from opsmith.torch_names import CppScheduling
 
     _take_for_cpp(device)

@@ -156,6 +156,6 @@ def _calls(content: bytes, end: int, names: _Names, shapes: bool) -> Iterator[Tr
 
 
 def _route(key: str, kind: int) -> str:
-    """What the dispatcher itself knows of the route."""
+    """The route, as far as the dispatcher itself knows it; else empty."""
     route = _ROUTES[kind]
     return route if key == "PrivateUse1" or route == Route.COMPOSITE.value else ""

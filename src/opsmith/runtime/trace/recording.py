@@ -49,7 +49,7 @@ LIMIT = 1_000_000
 
 
 class Request(msgspec.Struct):
-    """What ``opsmith trace`` asks of the program, as ``request.json`` in the folder."""
+    """The request of ``opsmith trace`` to the program: ``request.json`` in the folder."""
 
     limit: int
     shapes: bool
@@ -57,7 +57,7 @@ class Request(msgspec.Struct):
 
 
 class ProcessFacts(msgspec.Struct):
-    """What a process writes beside its calls, as ``<pid>.json``.
+    """The facts that a process writes beside its calls, as ``<pid>.json``.
 
     ``description`` is the loaded backend's ``backend.yaml``, or empty.  ``routes`` are those of Python
     kernels.  ``modules`` are the paths seen, ``met`` those of the request that were called.
@@ -70,7 +70,7 @@ class ProcessFacts(msgspec.Struct):
 
 
 class Trace:
-    """What a block did; filled in at the end of the block.
+    """The calls of a block; filled in at the end of the block.
 
     ``threads`` hold the calls in the order in which they began; ``dropped`` is the number of those that
     came after the limit.

@@ -1,4 +1,4 @@
-"""What a trace recorded, as values: threads and the calls in them, with filters and routes.
+"""The records of a trace as values: threads and the calls in them, with filters and routes.
 
 Knows neither how it was recorded (``recording``) nor how it is written (``files``) or shown (``shown``).
 """
@@ -70,7 +70,7 @@ class TracedCall:
 
 @dataclass(frozen=True)
 class TracedThread:
-    """What one thread did, in the order in which it began; ``dropped`` are calls beyond the limit."""
+    """The calls of one thread, in the order in which they began; ``dropped`` are those beyond the limit."""
 
     process: int
     thread: int
@@ -177,7 +177,7 @@ def _fell_back(calls: tuple[TracedCall, ...], index: int) -> bool:
 
 @dataclass(frozen=True)
 class Total:
-    """What all calls of an operator at one key took, with what they called and, ``own_seconds``, without."""
+    """The time of an operator's calls at one key: with what they called and, ``own_seconds``, without."""
 
     operator: str
     key: str
