@@ -1,4 +1,4 @@
-"""What ``torch.autocast`` does on the device: the plan's changes of PyTorch's lists, as C++."""
+"""Autocast rules of the device: the plan's changes of PyTorch's lists, as C++."""
 
 from __future__ import annotations
 

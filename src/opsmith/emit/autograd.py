@@ -53,7 +53,7 @@ def gradient_operators(plan: Plan) -> list[Operator]:
 def autograd_declarations(
     entries: Iterable[Entry], signatures: Signatures
 ) -> Iterator[AutogradDeclaration]:
-    """What the kernels' authors must define so that ``entries`` are differentiated, in their order."""
+    """The functions that kernels' authors must define to differentiate ``entries``, in their order."""
     for entry in entries:
         match entry.autograd:
             case Autograd(AutogradRoute.FUNCTION, _, kernel):
@@ -86,7 +86,7 @@ def autograd_shard(plan: Plan, entries: Sequence[Entry], signatures: Signatures)
         for _, autograd in differentiated
         if autograd.functional
     }
-    # What their operators are declared in is here; kernels on copies need more.
+    # The file itself declares the gradients' operators; kernels on copies need more.
     headers |= {
         header
         for gradient in gradients
@@ -223,7 +223,7 @@ def _out(signature: Signature, autograd: Autograd, signatures: Signatures) -> tu
     )
 
 
-# What stands before each generated function, and the call that is its body.
+# The code before each generated function, and the call that is its body.
 _BODIES: Mapping[AutogradRoute, Callable[[Signature, Autograd, Signatures], tuple[str, str]]] = {
     AutogradRoute.BACKWARD: _by_backward,
     AutogradRoute.INPLACE_OR_COPY: _inplace_or_copy,

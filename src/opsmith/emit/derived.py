@@ -76,7 +76,7 @@ class DerivedBody:
     # ---- the steps of a rule
 
     def _contract(self, rule: Rule) -> list[str]:
-        """What PyTorch's own variant checks before it writes anything."""
+        """The checks that PyTorch's own variant makes before it writes anything."""
         structured = self.call.shape is Shape.STRUCTURED_META
         refused = refused_overlaps(self.call, self.signature)
         if rule.wanted is Variant.OUT and structured:
@@ -99,7 +99,7 @@ class DerivedBody:
             ]
         names = self.source.outputs() or ["result"]
         if rule.wanted is Variant.INPLACE and self.call.shape is Shape.STRUCTURED_META:
-            # What the contract has checked is shaped as self is.
+            # The contract has checked that the result is shaped as self is.
             empty = "opsmith::empty_fast(self.sizes(), self.scalar_type(), self.device())"
             return names, [f"at::Tensor {names[0]} = {empty};", *self.unless_taken(names)]
         allocated = self._allocate(names, fast=rule.elementwise)
@@ -326,8 +326,9 @@ class DerivedBody:
         return len(self._functional().function.func.returns)
 
     def _meta_call(self, *, out: bool = False) -> str:
-        """What shapes the functional operator's results, asked with this function's arguments; ``out``: those
-        that go into an ``out``.
+        """The expression that shapes the functional operator's results, from this function's arguments.
+
+        ``out``: of those that go into an ``out``.
         """
         functional = self._functional()
         meta = self.signatures.metas.get(functional.name)
@@ -346,7 +347,7 @@ class DerivedBody:
         return results[0] if len(results) == 1 else f"std::make_tuple({', '.join(results)})"
 
     def _first_shape(self) -> str:
-        """What has the shape and dtype of the first result."""
+        """An expression with the shape and dtype of the first result."""
         if self.call.shape is Shape.LIKE_SELF:
             return "self"
         call = self._meta_call()
@@ -417,7 +418,7 @@ def kept_apart(call: KernelCall, signature: Signature) -> str:
 
 
 def _on_meta(parameter: Parameter) -> str:
-    """What a meta kernel is asked with: Tensors without memory, no source of random numbers."""
+    """The argument for a meta kernel: Tensors without memory, no source of random numbers."""
     if parameter.tensor:
         return f"opsmith::meta({parameter.name})"
     # Device generators and pinned memory are not for the meta device.

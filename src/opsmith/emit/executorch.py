@@ -209,7 +209,7 @@ def _tables(plan: ExecutorchPlan, functions: Sequence[str], built_for: BuiltFor)
     )
 
 
-# What the compiler was told to use everywhere, by its macros, as /proc/cpuinfo names it.
+# Instruction sets that the compiler was told to use everywhere: its macros, and /proc/cpuinfo's names.
 _INSTRUCTION_SETS: Mapping[str, str] = {
     "__AVX__": "avx",
     "__AVX2__": "avx2",

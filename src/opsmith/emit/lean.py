@@ -1,4 +1,4 @@
-"""What kernels on lean tensors look like in C++: by the types that ExecuTorch has for a schema's.
+"""C++ declarations of kernels on lean tensors: by the types that ExecuTorch has for a schema's.
 
 Both runtimes' generated files declare a kernel by this: what the sources define otherwise is missing when
 they are linked.

@@ -17,7 +17,7 @@ from opsmith.emit.wrapper import Wrapper
 from opsmith.plan import Entry, Plan
 
 _NAMESPACE = "at::privateuse1"
-# What the parameters and defaults of ATen's C++ API need, as in torch's own headers.
+# Headers for the parameters and defaults of ATen's C++ API, as in torch's own headers.
 _HEADERS = (
     "ATen/core/Generator.h",
     "ATen/core/IListRef.h",

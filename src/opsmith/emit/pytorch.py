@@ -52,7 +52,7 @@ _OTHER_LAYOUTS = (
 )
 
 
-# What derived code asks for a result's shape without the dispatcher.
+# Rules by which derived code gets a result's shape without the dispatcher.
 _SHAPED_BY_CALL = frozenset({MetaRule.GIVEN, MetaRule.SAME_AS})
 
 
@@ -116,7 +116,7 @@ def _signatures(plan: Plan) -> Signatures:
 
 
 def _given_metas(entries: Iterable[Entry]) -> list[Meta]:
-    """What shapes the results of operators of ATen in the place of PyTorch's meta kernels, once each."""
+    """The meta functions of operators of ATen in the place of PyTorch's meta kernels, once each."""
     links = (link for entry in entries for link in entry.chain)
     found = {link.meta.operator: link.meta for link in links if link.meta}
     return [found[name] for name in sorted(found)]
@@ -293,7 +293,7 @@ def _interceptions(plan: Plan) -> list[str]:
 
 
 def _other_layouts(plan: Plan) -> Iterator[str]:
-    """What happens to nested, sparse and quantized tensors."""
+    """The registrations for nested, sparse and quantized tensors."""
     yield "// Sparse, quantized and nested tensors, and PyTorch's kernels on them made of other operators."
     for key in _OTHER_LAYOUTS:
         yield f"TORCH_LIBRARY_IMPL(_, {key}, m) {{ m.fallback({_boxed(plan.unlisted)}); }}"

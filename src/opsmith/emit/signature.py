@@ -42,8 +42,8 @@ from opsmith.torch_names import (
     translate,
 )
 
-# What an argument of ATen is never called, and one of a custom operator may be: words of C++, names at the
-# head of each generated function, and those of the variables in derived ones.
+# Names that no argument of ATen has, and one of a custom operator may have: words of C++, names at the head
+# of each generated function, and those of the variables in derived ones.
 _NOT_FREE = frozenset(
     "alignas alignof and asm auto bitand bitor bool break case catch char class compl concept const "
     "constexpr continue decltype default delete do double else enum explicit export extern false float "
@@ -162,7 +162,7 @@ class Signature:
         )
 
     def results(self) -> tuple[Result, ...]:
-        """What it gives back; empty where that is anything else than Tensors."""
+        """The Tensors that it returns; empty where it returns anything else."""
         return results_of(self.function) or ()
 
     @property
@@ -315,7 +315,7 @@ class Signature:
         return self._arguments(rename, symint=False)
 
     def _meta_declaration(self, symbol: str, *, symint: bool) -> str:
-        # What the operator writes to is without data here as well.
+        # Arguments that the operator writes to are without data here as well.
         with native_function_manager(
             replace(self.function, use_const_ref_for_mutable_tensors=True)
         ):

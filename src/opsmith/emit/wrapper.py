@@ -39,7 +39,7 @@ BOXED_KERNELS: Mapping[Route, str] = {
     Route.MISSING: "opsmith::missing",
 }
 
-# What generated functions use of the runtime.
+# Headers of the runtime that generated functions use.
 WRAPPER_HEADERS = (
     "opsmith/generated/call.h",
     "opsmith/generated/derived.h",
@@ -110,7 +110,7 @@ def _function_name(signature: Signature, depth: int) -> str:
 
 
 def registered(wrappers: Iterable[tuple[Entry, Wrapper]]) -> dict[str, str]:
-    """What is registered for each operator: the function generated for it, or its kernel itself."""
+    """The function to register for each operator: the one generated for it, or its kernel itself."""
     return {entry.name: address(generated.target) for entry, generated in wrappers}
 
 
@@ -478,7 +478,7 @@ class _Writer:
 
 @dataclass(frozen=True)
 class Declarations:
-    """What a kernel's author must define, as C++ declarations by qualified name.
+    """The functions that a kernel's author must define, as C++ declarations by qualified name.
 
     ``headers`` are those that the declarations need beyond ``at::Tensor`` and ``TensorIterator``.
     """

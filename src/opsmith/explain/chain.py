@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from opsmith.plan import Entry, Plan, claims_of
 
-# What is shown for a kernel that leaves nothing to others.
+# The text for a kernel that leaves nothing to others.
 ALL = "all"
 
 
@@ -38,7 +38,7 @@ def served_operators(plan: Plan) -> tuple[ServedOperator, ...]:
 
 
 def served_operator(entry: Entry) -> ServedOperator:
-    """What serves the operator of ``entry``; an empty chain where it has no kernel."""
+    """The kernels that serve the operator of ``entry``; an empty chain where it has none."""
     return ServedOperator(
         entry.name,
         tuple(

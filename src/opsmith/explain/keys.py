@@ -13,7 +13,7 @@ from opsmith.schema import Catalogue, qualified
 if TYPE_CHECKING:
     from torch import Tensor
 
-# What the functionality of a key is, in words; keys of a backend end with its name.
+# The functionality of each key, in words; keys of a backend end with its name.
 _MEANINGS = {
     "Python": "a subclass or a mode of Python",
     "FuncTorch": "a transform of torch.func",

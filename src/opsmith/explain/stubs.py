@@ -1,4 +1,4 @@
-"""What ``opsmith stubs`` lists: every DispatchStub of the installed torch and what filling it would serve."""
+"""Rows of ``opsmith stubs``: every DispatchStub of the installed torch and what filling it would serve."""
 
 from __future__ import annotations
 

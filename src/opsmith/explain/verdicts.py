@@ -11,7 +11,7 @@ from opsmith.plan import Plan
 
 
 def tested_by(entry: str, called: Sequence[str], plan: Plan) -> tuple[str, ...]:
-    """What ``entry`` is named for of the operators that it ``called``, with all variants of each.
+    """The operators that ``entry`` is named for, of those that it ``called``, with all variants of each.
 
     The variants are called by other checks than the one that was recorded.
     """
@@ -32,7 +32,7 @@ def is_named_for(entry: str, operator: str) -> bool:
 
 @dataclass(frozen=True)
 class OperatorVerdicts:
-    """What the tests say of one operator: the verdicts of the ``entries`` that are named for it.
+    """The test results of one operator: the verdicts of the ``entries`` that are named for it.
 
     ``counts`` has how many ended in each way, ``bad`` those that fail a run.
     """
@@ -43,7 +43,7 @@ class OperatorVerdicts:
 
 
 def verdicts_of(operator: str, results: Results, plan: Plan) -> OperatorVerdicts:
-    """What ``results`` say of ``operator``."""
+    """The verdicts of ``results`` on ``operator``."""
     entries = tuple(
         entry
         for entry, called in results.operators.items()

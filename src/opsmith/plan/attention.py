@@ -45,7 +45,7 @@ _SCHEMAS = {
 }
 _LIMITED = frozenset({FORWARD, BACKWARD, *_SCHEMAS})
 
-# What `opsmith_fused::attention` cannot be told.
+# Features that the schema of `opsmith_fused::attention` cannot express.
 _NEVER_FUSED = (AttentionFeature.DROPOUT, AttentionFeature.MASK_GRADIENT)
 
 _NOT = {
@@ -68,7 +68,7 @@ class AttentionKernel:
 
     @property
     def claims(self) -> str:
-        """What it takes, in words."""
+        """The calls that it takes, in words."""
         parts = ["/".join(self.dtypes)] if self.dtypes else []
         if self.limits.most_head_dim is not None:
             parts.append(f"head dims up to {self.limits.most_head_dim}")
@@ -89,7 +89,7 @@ class FusedAttention:
 
     @property
     def why(self) -> str:
-        """What the device answers, in words."""
+        """The answer of the device, in words."""
         if not self.forward:
             return (
                 "answers that attention is computed by its parts: no library has a kernel for "

@@ -17,7 +17,7 @@ _SETS_DTYPE = re.compile(r"\bScalarType\? dtype=None\b")
 
 
 def autocast_rules(autocast: Autocast, catalogue: Catalogue) -> tuple[AutocastRule, ...]:
-    """What ``autocast`` changes, in the order of the description.
+    """The rules that ``autocast`` changes, in the order of the description.
 
     Raises :class:`AutocastRejected`.
     """

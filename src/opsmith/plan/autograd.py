@@ -66,7 +66,7 @@ class Differentiation:
         )
 
     def of(self, entry: Entry, operator: Operator) -> Autograd | None:
-        """What is registered for the autograd key of ``operator``, which ``entry`` serves below it."""
+        """The registration for the autograd key of ``operator``, which ``entry`` serves below it; or None."""
         if kernel := self._kernels.get(operator.name):
             if kernel.autograd:
                 return _autograd(AutogradRoute.FUNCTION, kernel, function=kernel.autograd)

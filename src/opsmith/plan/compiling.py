@@ -1,4 +1,4 @@
-"""What ``torch.compile`` generates for a device, and which operators it leaves to the backend's kernels.
+"""The code that ``torch.compile`` generates for a device, and the operators that it leaves to kernels.
 
 Inductor makes loops over elements of what it decomposes, and fuses them.  Fusion wins where an operator is
 such loops: each element from those at its place, reductions, and what only moves elements.  Any other
@@ -51,7 +51,7 @@ _LOOPS = frozenset(
 # Inductor's C++ for these looks up another map for each element, and is vectorised for channels-last alone.
 _LOOKING_UP = frozenset("avg_pool2d_backward max_pool2d_with_indices_backward".split())
 
-# What a fused kernel cannot calculate: C has no such functions, or the result is not of a type that it has.
+# Operators that a fused kernel cannot compute: C has no such functions, or no type for the result.
 _NOT_IN_C = frozenset(
     """
     angle complex conj_physical digamma erfinv frexp i0 igamma igammac imag ldexp mvlgamma nan_to_num polar
@@ -64,7 +64,7 @@ _NOT_IN_C = frozenset(
 
 
 def compiling(backend: Backend, catalogue: Catalogue, entries: Iterable[Entry]) -> Compiling:
-    """What is generated for ``backend``, whose plan has ``entries``.
+    """The :class:`Compiling` of ``backend``, whose plan has ``entries``.
 
     Raises :class:`InductorRejected` for a way that its driver cannot go.
     """

@@ -70,7 +70,7 @@ Condition: TypeAlias = LeanCondition | ComputesIn | IsLean
 
 
 class Declared(Protocol):
-    """What a description says of a kernel on lean tensors, as in :class:`~opsmith.description.Kernel`."""
+    """The declarations of a kernel on lean tensors, as in :class:`~opsmith.description.Kernel`."""
 
     @property
     def dtypes(self) -> tuple[tuple[str, tuple[str, ...]], ...]: ...
@@ -81,7 +81,7 @@ class Declared(Protocol):
 def conditions(
     entry: Entry, inputs: Sequence[str], outputs: Sequence[str]
 ) -> tuple[Condition, ...]:
-    """What must hold of a call for the kernel of ``entry`` to take it.
+    """The conditions on a call under which the kernel of ``entry`` takes it.
 
     ``inputs`` and ``outputs`` name the Tensor arguments of the kernel's operator, as its schema does.
     """
@@ -106,7 +106,7 @@ def conditions(
 def lean_conditions(
     kernel: Declared, arguments: Sequence[str], converted: Sequence[str] = ()
 ) -> tuple[LeanCondition, ...]:
-    """What must hold of the Tensors among ``arguments`` that a kernel on lean tensors is given."""
+    """The conditions on the Tensors among ``arguments`` that a kernel on lean tensors is given."""
     found: list[LeanCondition] = []
     for argument, dtypes in kernel.dtypes:
         if not argument:

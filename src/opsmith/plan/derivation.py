@@ -61,7 +61,7 @@ _OTHER_LAYOUT = re.compile(
     r"(?<!fake_)(quantize|quantized)(_|$)|(^|_)(dequantize|sparse|nested|mkldnn|coalesce)(_|$)|^to_padded"
 )
 
-# What `.to(device)` comes down to, through the runtime's `_copy_from`.
+# The operators that `.to(device)` comes down to, through the runtime's `_copy_from`.
 _BETWEEN_DEVICES = frozenset({"copy", "copy_"})
 
 # The variant that a library says others are to be built on.
@@ -130,7 +130,7 @@ def derive(
 def _by_preference(
     wanted: Variant, group: Group, kernels: Mapping[Variant, Kernel], catalogue: Catalogue
 ) -> list[Derivation]:
-    """What can be made of ``kernels``, best first: what the description prefers, then the cheapest."""
+    """The derivations from ``kernels``, best first: what the description prefers, then the cheapest."""
     pointwise = is_pointwise(group, catalogue)
     if wanted.returns_new:
         wanted = Variant.FUNCTIONAL
@@ -193,7 +193,7 @@ def _obstacle_to_allocating(group: Group, kernel: Kernel, catalogue: Catalogue) 
 
 
 def _shape(group: Group, catalogue: Catalogue) -> Shape | None:
-    """What tells the results' shapes and dtypes before a kernel runs."""
+    """The source of the results' shapes and dtypes before a kernel runs, if any."""
     if group.structured:
         return Shape.STRUCTURED_META
     if group.functional is not None and catalogue.operators[group.functional].meta:

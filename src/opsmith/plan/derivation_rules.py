@@ -24,7 +24,7 @@ class Into(Enum):
 
 @dataclass(frozen=True)
 class Rule:
-    """What is done around the kernel of the variant ``source`` to get the variant ``wanted``.
+    """The steps around the kernel of the variant ``source`` that make the variant ``wanted`` of it.
 
     A mutable variant, which stands where a functional one would, is built as that is.
     An in-place kernel works on a copy of ``self`` that lies where ``into`` says.  ``elementwise``: where all

@@ -25,8 +25,8 @@ _GENERATOR = re.compile(r"\bGenerator\b")
 _DROPOUT = re.compile(r"\bfloat dropout(_p)?\b")
 
 
-# What an accelerator is bought for: operators that torch.utils.flop_counter counts. Where the device has
-# a kernel for one, `auto` leaves it the work.
+# The operators that an accelerator is bought for: those that torch.utils.flop_counter counts. Where the
+# device has a kernel for one, `auto` leaves it the work.
 _HEAVY = frozenset(
     "mm addmm bmm baddbmm _scaled_mm convolution convolution_overrideable convolution_backward "
     "convolution_backward_overrideable _scaled_dot_product_flash_attention "
@@ -36,7 +36,7 @@ _HEAVY = frozenset(
 
 @dataclass(frozen=True)
 class _Outcome:
-    """What a call can come to: how often it falls back (2: twice or more), and whether kernels serve it.
+    """A possible outcome of a call: how often it falls back (2: twice or more), and whether kernels serve it.
 
     ``heavy``: a kernel serves work that is never taken from the device; ``raises``: some part is denied,
     or missing.
@@ -204,7 +204,7 @@ class Interceptions:
         return decompositions(operator, self._catalogue)
 
     def _of_parts(self, operator: Operator) -> frozenset[_Outcome]:
-        """What a call of a composite can come to when PyTorch decomposes it."""
+        """The possible outcomes of a composite's call when PyTorch decomposes it."""
         found: frozenset[_Outcome] = frozenset()
         for calls in self._decompositions(operator):
             together = _NOTHING
@@ -217,7 +217,7 @@ class Interceptions:
         return found or _NOTHING
 
     def _of(self, name: str) -> frozenset[_Outcome]:
-        """What a call of the operator ``name`` can come to."""
+        """The possible outcomes of a call of the operator ``name``."""
         if name not in self._outcomes:
             self._outcomes[name] = _NOTHING  # meanwhile: a composite may call itself
             operator = self._catalogue.operators[name]

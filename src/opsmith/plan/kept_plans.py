@@ -40,7 +40,7 @@ def kept_plan(backend: Backend, cache: Path, planned: Callable[[], Plan]) -> Pla
     return plan
 
 
-# What this process has planned or read.
+# The plans that this process has made or read.
 _known: dict[tuple[str, Path], Plan] = {}
 
 

@@ -12,7 +12,7 @@ from opsmith.plan.executorch.schema import lean_operator
 from opsmith.plan.meta import Metas
 from opsmith.schema import Catalogue, Composite, Operator
 
-# What the bridge makes contiguous copies with: a kernel of it would be called to copy its own operand.
+# The bridge makes contiguous copies with these: a kernel of one would be called to copy its own operand.
 _COPIES_OPERANDS = frozenset({"clone.out"})
 
 

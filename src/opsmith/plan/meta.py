@@ -55,7 +55,7 @@ class Metas:
         return self._rule(operator)
 
     def given_for(self, operator: Operator) -> Meta | None:
-        """What the description gives for an operator of ATen, in the place of PyTorch's meta kernel."""
+        """The meta that the description gives for an operator of ATen, instead of PyTorch's meta kernel."""
         name = self._shaped(operator.name)
         given = self._given.get(name)
         return _meta(name, given) if given and operator.namespace == "aten" else None

@@ -63,7 +63,7 @@ class Elementwise(Enum):
 
 
 class AutogradRoute(Enum):
-    """What is registered for an operator's autograd key, in the place of PyTorch's own formula.
+    """The registration for an operator's autograd key, in the place of PyTorch's own formula.
 
     The value is the reason that people read.
     """
@@ -143,7 +143,7 @@ class Operands(Enum):
 
     @classmethod
     def of(cls, operator: Operator) -> Operands:
-        """What PyTorch lets pass for ``operator``, a functional one: variants lack its tags and checks."""
+        """The operands that PyTorch accepts for a functional ``operator``; variants lack tags and checks."""
         if "pointwise" in operator.tags or operator.name == "fill.Tensor":
             return cls.SCALARS_FROM_CPU
         return cls.ONE_DEVICE if operator.one_device else cls.ANY
@@ -162,7 +162,7 @@ class Interception:
 
     @property
     def why(self) -> str:
-        """What becomes of the gradient, in words."""
+        """The source of the gradient, in words."""
         if self.composite is Composite.IMPLICIT:
             reason = "its gradient comes from its parts: PyTorch decomposes it where one is needed"
         else:
@@ -170,7 +170,7 @@ class Interception:
         return f"{reason}; so it does with dropout" if self.dropout else reason
 
 
-# What every kernel on lean tensors says, told where it says nothing else.
+# The claim of every kernel on lean tensors, told where it makes no other.
 _LEAN_CLAIM = "at most 16 dimensions"
 
 
@@ -180,7 +180,7 @@ def takes_all(kernel: Kernel) -> bool:
 
 
 def claims_of(kernel: Kernel) -> str:
-    """What ``kernel`` says that it takes: ``self Float/Half, other Float``; empty where that is all."""
+    """The calls that ``kernel`` claims to take: ``self Float/Half, other Float``; empty for all calls."""
     claims = [
         f"{argument + ' ' if argument else ''}{'/'.join(names)}"
         for argument, names in kernel.dtypes
@@ -197,7 +197,7 @@ def claims_of(kernel: Kernel) -> str:
 
 @dataclass(frozen=True)
 class KernelCall:
-    """What stands between an operator's caller and the kernel that serves it.
+    """The call of the kernel that serves an operator, with what stands between it and the caller.
 
     ``derivation`` is how another variant's kernel is used, ``shape`` where the results' shapes and dtypes
     come from, ``operands`` which Tensors may be passed.  ``checks_overlap``: an ``out`` that overlaps itself,
@@ -392,7 +392,7 @@ class NotServed:
 
 @dataclass(frozen=True)
 class Compiling:
-    """What ``torch.compile`` generates for the device, and the ``reason`` for that.
+    """The code that ``torch.compile`` generates for the device, and the ``reason`` for that.
 
     Operators that are ``kept`` are called, not decomposed; those ``called`` although Inductor has loops for
     them, where their operands are contiguous.  ``fused_kernel`` is a library's kernel for loops
@@ -503,7 +503,7 @@ class Plan:
         return next((meta for meta in self.metas if meta.operator == name), None)
 
     def autocast_rule(self, qualified_name: str) -> AutocastRule | None:
-        """What the description says of an operator under ``torch.autocast``, if anything."""
+        """The description's rule for an operator under ``torch.autocast``, if any."""
         return next((rule for rule in self.autocast if rule.operator == qualified_name), None)
 
     def operator(self, name: str) -> Operator | None:

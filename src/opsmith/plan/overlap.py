@@ -73,7 +73,7 @@ _COMPARED: Mapping[str, tuple[RefusedOverlap, ...]] = {
 
 
 def refused_overlaps(name: str) -> tuple[RefusedOverlap, ...]:
-    """What PyTorch's kernel of the operator ``name`` refuses beyond its meta function."""
+    """The overlaps that PyTorch's kernel of the operator ``name`` refuses beyond its meta function."""
     if name in _BEGINS_WITH_COPY:
         return (RefusedOverlap("out", "self"),)
     return _COMPARED.get(name, ())

@@ -91,7 +91,7 @@ _ORDINARY_INSTEAD = {
 
 
 def resolve_group(backend: Backend, catalogue: Catalogue, name: str) -> tuple[Entry, ...]:
-    """What :func:`resolve` says of the operator ``name`` and of the variants in its group.
+    """The entries by :func:`resolve` of the operator ``name`` and of the variants in its group.
 
     Raises as it does.
     """
@@ -124,7 +124,7 @@ def _on_copies(backend: Backend) -> Backend:
     )
 
 
-# What the operators with this tag return depends on their operands' values: no meta kernel knows it.
+# The tag of operators whose results depend on their operands' values: no meta kernel knows them.
 _DATA_DEPENDENT = "data_dependent_output"
 
 # Composite kernels that are none: they call a DispatchStub, check for a device that PyTorch has built in, or
@@ -171,7 +171,7 @@ _UPDATES_STATISTICS = frozenset(
     }
 )
 
-# What a random operator of the fallback draws from.
+# The source of the numbers that a random operator of the fallback draws.
 _RANDOM_ON_CPU = {
     Rng.PHILOX: "it draws from a CPU generator that the device's next Philox numbers make",
     Rng.CPU: "it draws from the device's generator, which gives the CPU's numbers",
@@ -471,7 +471,7 @@ class _Resolver:
         return next(left, None)
 
     def _next(self, operator: Operator, kernel: Kernel, refused: Refused) -> Entry | None:
-        """What serves the calls that ``kernel`` does not take, if that is another kernel."""
+        """The entry that serves the calls that ``kernel`` does not take, if that is another kernel."""
         if takes_all(kernel):
             return None
         asked = (*refused, kernel)
@@ -790,7 +790,7 @@ class _Resolver:
         )
 
     def _last_resort(self, name: str) -> tuple[Route, str]:
-        """What the fallback policy says of an operator, or of the dtypes its kernel lacks."""
+        """The fallback policy's route for an operator, or for the dtypes its kernel lacks, and the reason."""
         policy = self.backend.fallback
         # A name stands for its whole group: `topk` reaches the fallback as `topk.values`.
         names = set(self.catalogue.variants_of(name))
@@ -834,7 +834,7 @@ class _Resolver:
         return ""
 
     def _untraced_note(self, operator: Operator, kernel: Kernel) -> str:
-        """What a custom operator without a meta kernel cannot do."""
+        """The limits of a custom operator without a meta kernel, in words."""
         if self._is_shaped(operator, kernel):
             return ""
         return "; without `meta:`, torch.compile and torch.export cannot trace it"

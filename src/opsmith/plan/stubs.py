@@ -26,7 +26,7 @@ class StubService:
 
 
 def serve_through_stubs(libraries: Iterable[Library], known: StubMap) -> StubService:
-    """What the stubs that ``libraries`` fill, in order of preference, serve."""
+    """The operators served through the stubs that ``libraries`` fill, in order of preference."""
     service = StubService()
     for library in libraries:
         for stub in library.stubs:

@@ -215,7 +215,7 @@ def _composite_of(function: NativeFunction) -> Composite:
 
 
 def results_of(function: NativeFunction) -> tuple[Result, ...] | None:
-    """What :attr:`Operator.results` describes, of torchgen's model of an operator."""
+    """The :attr:`Operator.results` of torchgen's model of an operator."""
     from opsmith.torch_names import SchemaKind
 
     kind = function.func.kind()
@@ -251,7 +251,7 @@ def _holds_tensors(kind: Type) -> bool | None:
 
 
 def operator_of(function: NativeFunction) -> Operator:
-    """What opsmith keeps of torchgen's model of an operator."""
+    """The :class:`Operator` for torchgen's model of one."""
     name = str(function.func.name)
     return Operator(
         name=name if function.namespace == "aten" else f"{function.namespace}::{name}",
@@ -313,7 +313,7 @@ def _kernel(function: NativeFunction, key: str) -> object:
 
 
 def _composed_layouts(function: NativeFunction) -> tuple[str, ...]:
-    """What :attr:`Operator.composed_layouts` describes."""
+    """The :attr:`Operator.composed_layouts` of torchgen's model of an operator."""
     name = str(function.func.name)
     if function.namespace != "aten":
         return ()
@@ -330,7 +330,7 @@ def _composed_layouts(function: NativeFunction) -> tuple[str, ...]:
 
 
 def _host_layouts(function: NativeFunction, composed: tuple[str, ...]) -> tuple[str, ...]:
-    """What :attr:`Operator.host_layouts` describes."""
+    """The :attr:`Operator.host_layouts` of torchgen's model of an operator."""
     if _composite_of(function) is Composite.NONE:
         return ()
     keys = "NestedTensorCPU", "QuantizedCPU", "SparseCPU", "SparseCsrCPU"
@@ -350,7 +350,7 @@ class _Dispatcher(msgspec.Struct, forbid_unknown_fields=True):
 
 @functools.cache
 def _dispatcher() -> _Dispatcher:
-    """What libtorch registers and ``native_functions.yaml`` does not say, from ``tools/list_operators``."""
+    """The registrations of libtorch that ``native_functions.yaml`` lacks, from ``tools/list_operators``."""
     return read_recorded("dispatcher", _Dispatcher, torch_release())
 
 

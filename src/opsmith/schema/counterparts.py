@@ -19,7 +19,7 @@ from opsmith.schema.operator import GENERATED, Group, Operator, Variant
 if TYPE_CHECKING:
     from opsmith.torch_names import FunctionSchema, NativeFunction, OperatorName
 
-# What a generated variant has in common with those that its author wrote.
+# The tags that a generated variant shares with those that its author wrote.
 _INHERITED_TAGS = frozenset(
     "pointwise pt2_compliant_tag nondeterministic_seeded nondeterministic_bitwise dynamic_output_shape "
     "data_dependent_output cudagraph_unsafe needs_exact_strides needs_contiguous_strides "

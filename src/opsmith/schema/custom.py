@@ -25,7 +25,7 @@ TYPES = (
     "MemoryFormat", "Device", "Generator",
 )  # fmt: skip
 
-# What C++ and Python call them.
+# Their names in C++ and Python.
 _FOREIGN_TYPES: Mapping[str, str] = {
     "double": "float", "float32": "float", "float64": "float", "int64_t": "int", "int32_t": "int",
     "long": "int", "int64": "int", "size_t": "int", "string": "str", "std::string": "str",
@@ -121,7 +121,7 @@ class _Reader:
         self._check_variant(name, arguments, returns)
         schema = f"{name}({', '.join(_printed(arguments))}) -> {returns_text}"
         self._check_tags(tags)
-        # What takes a generator draws: torchgen insists on the tag, which nobody has to know.
+        # An operator that takes a generator draws: torchgen insists on the tag, which nobody has to know.
         if any(argument.type.base == "Generator" for argument in arguments):
             tags = dict.fromkeys([*tags, "nondeterministic_seeded"])
         return self._parsed(namespace, name, schema, tuple(tags))
@@ -527,7 +527,7 @@ def _printed(arguments: Sequence[_Argument]) -> Iterator[str]:
 
 
 def _meant(text: str) -> str:
-    """What C++ or Python write as ``text``, in the schema's words."""
+    """A hint at the schema's words for what C++ or Python write as ``text``; empty where there are none."""
     generic = re.fullmatch(r"(std::)?(?P<outer>\w+)[\[<](?P<inner>[\w.:]+)[\]>]", text)
     if generic and (suffix := _GENERIC_TYPES.get(generic["outer"].lower())):
         return (

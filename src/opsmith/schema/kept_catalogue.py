@@ -25,7 +25,7 @@ class Stored(msgspec.Struct, array_like=True):
 
 
 def stored(torch: str, sources: Iterable[Path], make: Callable[[], Stored]) -> Stored:
-    """What ``make`` makes from the version ``torch`` and the files ``sources``, or made before."""
+    """The result of ``make`` for the version ``torch`` and the files ``sources``, made now or before."""
     path = _path(torch, sources)
     try:
         return msgspec.msgpack.decode(path.read_bytes(), type=Stored)

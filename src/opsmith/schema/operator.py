@@ -1,4 +1,4 @@
-"""What opsmith needs to know of an operator, as immutable values.
+"""Facts about operators that opsmith needs, as immutable values.
 
 An :class:`Operator` is one overload with its schema; a :class:`Group` holds the variants of one
 operator.  They carry facts from ``native_functions.yaml`` only and no decision: those are the plan's.

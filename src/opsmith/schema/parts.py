@@ -1,4 +1,4 @@
-"""What PyTorch decomposes composite operators into on a device of its own.
+"""The operators that PyTorch decomposes composites into on a device of its own.
 
 Reads ``recorded/2.NN/parts.yaml``, which ``tools/find_parts`` writes: the operators that each composite
 calls, as recorded.  Decides nothing; ``plan`` counts by it how often a composite would fall back.

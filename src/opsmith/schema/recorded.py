@@ -19,7 +19,7 @@ FOLDER = Path(__file__).parent / "recorded"
 WHOLE = (2, 13)
 """The release that the others' files are compared with."""
 
-# What the files say of a release, for people.
+# The contents of the files of a release, for people.
 _SUBJECTS = {
     "dispatcher": "which operators have no meta kernel",
     "stubs": "which operators DispatchStubs serve",

@@ -1,1 +1,1 @@
-"""What the plan says of ExecuTorch: which kernel serves which calls of its programs."""
+"""The plan for ExecuTorch: which kernel serves which calls of its programs."""

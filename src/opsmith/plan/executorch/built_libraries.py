@@ -83,7 +83,7 @@ def registered_on_demand(library: LibraryDescription, form: CallForm) -> int | N
 def clashes(
     libraries: Sequence[LibraryDescription], runtime: Runtime, forms: Iterable[CallForm]
 ) -> tuple[Clash, ...]:
-    """What two of ``libraries``, or one and the runtime, both register, for a program's ``forms``."""
+    """The kernels that two of ``libraries``, or one and the runtime, register for a program's ``forms``."""
     calls = list(dict.fromkeys(forms))
     taken: dict[tuple[str, str], int | None] = {(name, ""): None for name in runtime.operators}
     found = []

@@ -46,7 +46,7 @@ _CHANNELS_LAST = frozenset({(0, 2, 3, 1), (0, 2, 3, 4, 1)})
 
 @dataclass(frozen=True, order=True)
 class TensorMeta:
-    """What a key holds of a Tensor: c10's name of its dtype, and its dimensions, outermost first."""
+    """The part of a key for a Tensor: c10's name of its dtype, and its dimensions, outermost first."""
 
     dtype: str
     dim_order: tuple[int, ...]
@@ -66,7 +66,7 @@ class TensorMeta:
 
 
 Argument: TypeAlias = TensorMeta | tuple[TensorMeta, ...] | None
-"""What a call gives for one argument: a Tensor, a list of Tensors, or anything else."""
+"""The value of one argument of a call: a Tensor, a list of Tensors, or None for anything else."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a built kernel library for ExecuTorch says of itself: the JSON that is written into its file.
+"""The description of a built kernel library for ExecuTorch: the JSON that is written into its file.
 
 ``emit`` writes it, ``executorch`` reads it without loading the library, and chooses by it which of the
 kernels are registered for a program that was not known when the library was built.
@@ -16,7 +16,7 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class BuiltFor:
-    """What a library was built for: it serves in the same ExecuTorch, Python and processor only.
+    """The target of a library: it serves in the same ExecuTorch, Python and processor only.
 
     ``python`` is the tag of CPython's extension modules (``cpython-311``), which is in the file name of the
     runtime; ``machine`` is ``uname``'s, ``x86_64``.
@@ -49,7 +49,7 @@ class DescribedKernel:
 
 @dataclass(frozen=True)
 class LibraryDescription:
-    """What the file holds; ``selected``: its kernels know the dtypes and dim orders of their keys only.
+    """The content of the file; ``selected``: its kernels know the dtypes and dim orders of their keys only.
 
     ``instruction_sets`` are those that the compiler could use everywhere, separated by spaces, as
     ``/proc/cpuinfo`` names them; they come last, since the compiler writes them.
@@ -64,7 +64,7 @@ class LibraryDescription:
 
 
 def library_description(plan: ExecutorchPlan, built_for: BuiltFor) -> LibraryDescription:
-    """What the library of ``plan`` says of itself, before the compiler adds its instruction sets."""
+    """The description of the library of ``plan``, before the compiler adds its instruction sets."""
     kernels = tuple(
         DescribedKernel(
             operator=each.operator.name,

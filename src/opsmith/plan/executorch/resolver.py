@@ -100,7 +100,7 @@ class ServedForm:
 
 @dataclass(frozen=True)
 class ExecutorchPlan:
-    """What a library for ExecuTorch's runtime holds; ``forms`` are those it is made for, if any."""
+    """The contents of a library for ExecuTorch's runtime; ``forms`` are those it is made for, if any."""
 
     backend: str
     runtime: str

@@ -20,7 +20,7 @@ from opsmith.schema.catalogue import function_schema
 if TYPE_CHECKING:
     from opsmith.torch_names import Argument
 
-# What runtime/core/evalue.h can hold and executorch/codegen/api/et_cpp.py has a C++ type for (1.4.1): not
+# Types that runtime/core/evalue.h can hold and executorch/codegen/api/et_cpp.py has in C++ (1.4.1): not
 # Device, which the documentation lists.
 _TYPES = frozenset("Tensor int SymInt float bool str Scalar ScalarType MemoryFormat".split())
 _LISTS = frozenset("Tensor int SymInt float bool".split())
@@ -82,7 +82,7 @@ def lean_operator(
     """
     operator = catalogue.operators.get(kernel.operator)
     if operator is None:
-        # What has no namespace is ATen's, but a functions.yaml may declare what ATen does not have.
+        # A name without namespace is ATen's, but a functions.yaml may declare one that ATen does not have.
         raise _rejection(
             kernel,
             f"`{kernel.operator}` is declared without a namespace, and torch {catalogue.torch} has no such "
@@ -103,7 +103,7 @@ def lean_operator(
 
 
 def _no_out_variant(operator: Operator, catalogue: Catalogue) -> tuple[str, str]:
-    """What is wrong with an operator that is no out variant, and what to write."""
+    """The message for an operator that is no out variant, and the remedy."""
     name = operator.name
     group = catalogue.group_of.get(name)
     out = group.out if group else None

@@ -19,14 +19,14 @@ from opsmith.plan.executorch.kernel_keys import Argument, CallForm, TensorMeta
 
 
 class Supported(Declared, Protocol):
-    """What a manifest says of the calls that a kernel takes, as in :class:`~opsmith.description.Kernel`."""
+    """A manifest's claims of the calls that a kernel takes, as in :class:`~opsmith.description.Kernel`."""
 
     @property
     def dim_order(self) -> DimOrder: ...
 
 
 def rejection(arguments: Sequence[str], kernel: Supported, form: CallForm) -> str:
-    """What of ``form`` the ``kernel`` does not take, in words; empty where it takes all of it.
+    """The part of ``form`` that the ``kernel`` does not take, in words; empty where it takes all of it.
 
     ``arguments`` are the names of the schema's arguments.
     """
@@ -62,7 +62,7 @@ def mismatches(arguments: Sequence[str], kernel: Supported, form: CallForm) -> I
 
 
 def _unmet(condition: LeanCondition, given: Mapping[str, Argument], keyed: set[str]) -> str:
-    """What of ``given`` does not meet ``condition``."""
+    """The part of ``given`` that does not meet ``condition``, in words."""
     found = list(_tensors(given))
     match condition:
         case HasDtype(wanted, dtypes):
