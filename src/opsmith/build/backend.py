@@ -50,7 +50,7 @@ _PYTHON_AND_YAML = frozenset({".py", ".yaml"})
 
 @dataclass(frozen=True)
 class Installed:
-    """What is installed to build a backend with.
+    """The installed torch and compiler, with which a backend is built.
 
     ``compiler`` is None on a machine without one, where only what is built already can be used.
     """
@@ -68,12 +68,12 @@ class Installed:
 
     @property
     def versions(self) -> str:
-        """What of it the built libraries depend on, beside the compiler; not where it lies."""
+        """The versions that built libraries depend on, beside the compiler, without paths."""
         return f"torch {self.torch.compiled_for}"
 
 
 class _Record(msgspec.Struct, forbid_unknown_fields=True):
-    """What serves a description whose inputs have the digest that names the record's folder.
+    """The libraries for a description whose inputs have the digest that names the record's folder.
 
     Paths are relative to the cache.  ``driver`` is None for one that came ready built: it lies where the
     description says.  ``folder`` is the description's, where what is built tells it to people, else empty.
@@ -126,7 +126,7 @@ def _found_or_made(description: Path, report: OnProgress) -> BuiltBackend:
 
 
 def find_built(description: Path) -> BuiltBackend | None:
-    """What :func:`build_backend` would return without building anything; None where it would build.
+    """The backend that :func:`build_backend` would return without building; None where it would build.
 
     Raises as it does.
     """
@@ -421,7 +421,7 @@ def _described(backend: Backend) -> set[Path]:
 
 
 def _included_from_elsewhere(sources: Iterable[Path]) -> set[Path]:
-    """What ``sources`` include that is no header beside them: ``"../common/dims.h"``, ``"relu.cl"``."""
+    """The files that ``sources`` include, no headers beside them: ``"../common/dims.h"``, ``"relu.cl"``."""
     waiting = [path for path in sources if path.suffix not in _PYTHON_AND_YAML]
     found: set[Path] = set()
     while waiting:

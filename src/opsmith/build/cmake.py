@@ -1,4 +1,4 @@
-"""What a CMake project needs to know of opsmith: ``python -m opsmith.build.cmake`` prints it.
+"""Facts about opsmith for CMake projects: ``python -m opsmith.build.cmake`` prints them.
 
 Without an argument, the folder of ``opsmithConfig.cmake``, for ``opsmith_DIR``; with ``facts``, the places
 that the file itself asks for, as CMake's ``set`` commands.
@@ -57,7 +57,7 @@ def facts() -> dict[str, Sequence[str | Path]]:
 def _runner_libraries(
     executorch: ExecutorchInstallation, torch: TorchInstallation
 ) -> Sequence[str | Path]:
-    """What a runner links; of an ExecuTorch that none can be linked with, what CMake says of it."""
+    """The libraries of a runner; of an ExecuTorch that none can be linked with, what CMake says of it."""
     try:
         return executorch.runner_libraries(torch.library_dir)
     except ExecutorchMissing as error:

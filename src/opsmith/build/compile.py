@@ -91,7 +91,7 @@ class Compilation:
         return True
 
     def _steps(self, work: Path) -> list[Step]:
-        """What has to be made, a library after its objects."""
+        """The steps that are left to do, a library after its objects."""
         missing: dict[Path, Object] = {}
         known: set[Path] = set()
         for each in (each for _, objects in self._libraries for each in objects):
@@ -135,7 +135,7 @@ class Compilation:
 
     @property
     def _place_flags(self) -> list[str]:
-        """What keeps places out of messages and debug information, whose objects are for every place."""
+        """The flags that keep places out of messages and debug information: objects are for every place."""
         # gcc takes the last that fits: the cache may lie in the description's folder.
         return [
             *(f"-ffile-prefix-map={folder}=." for folder in self._hidden_folders),

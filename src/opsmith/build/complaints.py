@@ -1,4 +1,4 @@
-"""What compilers and linkers say when they fail → errors that name the file, the line and the remedy."""
+"""Messages of failing compilers and linkers → errors that name the file, the line and the remedy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DIAGNOSTIC = re.compile(
     r"^(?P<file>[^\n]+?):(?P<line>\d+):(?P<column>\d+): (?:fatal )?error: (?P<message>.*)$",
     re.MULTILINE,
 )
-# What GNU ld and gold say, and what lld and mold say.
+# The messages of GNU ld and gold, and of lld and mold.
 _UNDEFINED = re.compile(
     r"undefined reference to [`'](?P<gnu>[^\n]*)'$|undefined symbol: (?P<lld>[^\n]*)$", re.MULTILINE
 )

@@ -27,7 +27,7 @@ from opsmith.emit.lean import lean_declaration
 from opsmith.errors import ExecutorchMissing, FileMissing, Location
 from opsmith.schema.catalogue import native_function_of
 
-# What of the bridge does without a device.
+# The sources of the bridge that need no device.
 BRIDGE = tuple(
     CSRC / name
     for name in (
@@ -44,7 +44,7 @@ _SUFFIXES = frozenset({".cc", ".cpp", ".cxx"})
 
 @dataclass(frozen=True)
 class BuiltOperators:
-    """What :func:`build_cpu_operators` built: ``torch`` for PyTorch, ``executorch`` for its runtime.
+    """The libraries of :func:`build_cpu_operators`: ``torch`` for PyTorch, ``executorch`` for its runtime.
 
     The latter is the error where no ExecuTorch is installed, or one of a release that is not known.
     """

@@ -7,6 +7,6 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parent.parent
 CSRC = PACKAGE / "csrc"
 PUBLIC_HEADERS = CSRC / "include"
-"""What drivers and kernels may include."""
+"""The folder of the headers that drivers and kernels may include."""
 INCLUDE_DIRS = (PUBLIC_HEADERS, CSRC)
-"""What generated code and the runtime include; the headers for kernels' authors are made of the runtime's."""
+"""Folders that generated code and the runtime include; kernels' authors get headers made of the runtime's."""

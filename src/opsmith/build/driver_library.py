@@ -16,7 +16,7 @@ from opsmith.description import Driver
 
 
 def driver_library(backend: str, driver: Driver) -> SharedLibrary:
-    """What is to be built of the sources of the driver of ``backend``."""
+    """The library to build from the sources of the driver of ``backend``."""
     name = f"opsmith_{backend}_driver"
     include_dirs = (PUBLIC_HEADERS, *driver.include_dirs)
     if all(map(is_package, driver.sources)):

@@ -81,7 +81,7 @@ class ExecutorchInstallation:
 
     @property
     def libraries(self) -> tuple[Path, ...]:
-        """What a kernel library links to: the runtime, and what has its threads and its logging.
+        """The libraries that a kernel library links: the runtime, and what has its threads and its logging.
 
         Of 1.4, logging and ``runtime_abort`` are a delegate's symbols in the wheel for x86-64 Linux, and the
         runtime's own in others.
@@ -92,7 +92,7 @@ class ExecutorchInstallation:
         return (self.runtime, *([delegate] if delegate.is_file() else []))
 
     def runner_libraries(self, torch_libraries: Path) -> tuple[Path, ...]:
-        """What a program in C++ links to run programs of ExecuTorch; kernels come on top.
+        """The libraries that a program in C++ links to run programs of ExecuTorch; kernels come on top.
 
         Of 1.4 that is the extension module, and what Python and torch, in ``torch_libraries``, have for it:
         no interpreter runs.  Raises :class:`ExecutorchMissing` where this Python is no shared library.

@@ -45,7 +45,7 @@ def compile_flags(unit: Unit, library: SharedLibrary) -> list[str]:
 
 
 def _called(folder: Path, name: str) -> list[str]:
-    """What has messages and debug information call ``folder`` by ``name``.
+    """The flags that replace ``folder`` by ``name`` in messages and debug information.
 
     gcc gives the path of a system's header with links followed, where that is shorter.
     """
@@ -96,7 +96,7 @@ def link_flags(library: SharedLibrary) -> list[str]:
 
 
 def _linked_file(path: Path, library: SharedLibrary) -> list[str]:
-    """What links a user's ``path``, and has it found when the library is loaded."""
+    """The flags that link a user's ``path``, and have it found when the library is loaded."""
     if path.suffix == ".a":
         return [str(path)]
     if library.relocatable is None:

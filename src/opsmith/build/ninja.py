@@ -20,7 +20,7 @@ from opsmith.build.stored import write_step
 from opsmith.build.toolchain import ninja_binary, python_command
 
 _STATUS = re.compile(r"^\[(?P<done>\d+)/(?P<total>\d+)\] (?P<action>.*)$")
-# What one g++ takes at most for a file with PyTorch's headers.
+# The most memory that one g++ takes for a file with PyTorch's headers.
 _BYTES_PER_JOB = 3 << 29
 _SECONDS_TO_STOP = 5
 _STORED = str(Path(__file__).with_name("stored.py"))
@@ -104,7 +104,7 @@ def run_script(work: Path, report: OnProgress) -> str | None:
 
 
 def attached(command: list[str]) -> list[str]:
-    """What runs ``command``, whose program is a path, and ends with this process, however that ends."""
+    """Wraps ``command``, whose program is a path: it ends with this process, however that ends."""
     return [*_stored(), "attached", str(os.getpid()), *command]
 
 

@@ -1,4 +1,4 @@
-"""What the environment says of compiling and linking a user's own sources.
+"""Options in the environment for compiling and linking a user's own sources.
 
 ``CFLAGS``, ``CXXFLAGS``, ``CPPFLAGS`` and ``LDFLAGS`` as everywhere; ``OPSMITH_OPTIMIZE``; ``OPSMITH_DEBUG``
 and ``OPSMITH_SANITIZE``, which ``opsmith build --debug`` and ``--sanitize`` stand for.  What comes with
@@ -112,7 +112,7 @@ def preloads(compiler: Compiler) -> tuple[Path, ...]:
 
 
 def run_hint(compiler: Compiler) -> str:
-    """What is written before a program's command, so that it runs with what was built; empty for nothing."""
+    """The text before a program's command that makes it run with what was built; empty for nothing."""
     words = [
         f"{name}={shlex.quote(value)}"
         for name in _SETTINGS

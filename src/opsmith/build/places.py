@@ -35,7 +35,7 @@ def places_in(content: bytes, folders: Iterable[Path]) -> tuple[str, ...]:
 
 
 def _before(content: bytes, end: int) -> bytes:
-    """What of a path stands before ``end``."""
+    """The part of a path before ``end``."""
     start = max(0, end - _LONGEST)
     text = content[start:end]
     others = [match.end() for match in _NO_PATH.finditer(text)]

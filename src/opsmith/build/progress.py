@@ -19,4 +19,4 @@ class Progress:
 
 
 OnProgress = Callable[[Progress], None]
-"""What is called with each step."""
+"""The callback that gets each step."""

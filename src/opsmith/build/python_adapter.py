@@ -35,7 +35,7 @@ def build_adapter(built: BuiltBackend, *, progress: OnProgress | None = None) ->
 
 
 def find_adapter(built: BuiltBackend) -> Path | None:
-    """What :func:`build_adapter` would return without building anything; None where it would build.
+    """The adapter that :func:`build_adapter` would return without building; None where it would build.
 
     Raises as it does.
     """

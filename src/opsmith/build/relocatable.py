@@ -52,7 +52,7 @@ def build_relocatable(
     installed = Installed.found(cache)
     compiler = installed.compiler or find_compiler(cache)
     report(Progress("generating C++"))
-    # What is refused names places: in a package they are those of its own files.
+    # Refusals name places: in a package they are those of its own files.
     generated = generated_for(plan.relative_to(folder), cache)
     relocatable = Relocatable(folder, folder / libraries_in)
     library, driver = compiled(opened, generated, installed, compiler, cache, report, relocatable)

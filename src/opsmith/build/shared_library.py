@@ -1,4 +1,4 @@
-"""What is built: a shared library, its sources, and what they are compiled and linked with."""
+"""A shared library to build: its sources, and what they are compiled and linked with."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ from opsmith.schema import compiled_for, torch_version
 
 _CANDIDATES = ("c++", "g++", "clang++")
 _INSTALL = "apt-get install g++ (Debian, Ubuntu) or dnf install gcc-c++ (Fedora); or set CXX"
-# What a file with PyTorch's headers takes without looking for garbage.
+# The heap that a file with PyTorch's headers takes without looking for garbage.
 _GCC_HEAP_KIB = 4 << 20
 # By uname's name, those that triples have.
 _ALSO_CALLED = {"AMD64": ("x86_64",), "arm64": ("aarch64",), "aarch64": ("arm64",)}
@@ -69,7 +69,7 @@ class Compiler:
 
     @property
     def identity(self) -> str:
-        """What two compilers must share for their objects to be the same."""
+        """The text that two compilers must share for their objects to be the same."""
         # gcc begins with the name that it was called by: c++ and g++ are one.
         said = re.sub(r"^\S+ (?=\()", "", self.version)
         return f"{self.machine} {self.path} {said} {self.options}"
@@ -86,7 +86,7 @@ class Compiler:
 
     @property
     def memory_flags(self) -> tuple[str, ...]:
-        """What lets gcc use more memory before it looks for garbage: a fifth of its time, in large files."""
+        """The flags with which gcc looks for garbage less often: a fifth of its time, in large files."""
         return () if self.is_clang else ("--param", f"ggc-min-heapsize={_GCC_HEAP_KIB}")
 
     @property
@@ -96,12 +96,12 @@ class Compiler:
 
     @property
     def sanitizer_flags(self) -> tuple[str, ...]:
-        """What has a sanitizer's runtime linked to a library as a library, as gcc does by itself."""
+        """The flags that link a sanitizer's runtime to a library as a shared one, as gcc does by itself."""
         return ("-shared-libsan",) if self.is_clang else ()
 
     @property
     def openmp_flags(self) -> tuple[str, ...]:
-        """What lets ``at::parallel_for`` use the threads of torch's own libgomp.
+        """The flags that let ``at::parallel_for`` use the threads of torch's own libgomp.
 
         None for clang, which would bring a second OpenMP runtime into the process.
         """
@@ -257,7 +257,7 @@ def _probed(command: tuple[str, ...]) -> tuple[str, str]:
 
 
 def python_command() -> tuple[str, ...]:
-    """What runs a file that needs the standard library only: a Python, and the options that isolate it.
+    """The command for a file that needs the standard library only: a Python, and options that isolate it.
 
     In a process that embeds Python, ``sys.executable`` is another program, or nothing.  Raises
     :class:`BuildError` where there is no Python.

@@ -24,9 +24,9 @@ FASTEST = "-O3"
 GENERATED = "-O1"
 # Where a build is to be quick, whatever it makes: of the runtime, and of generated code.
 QUICK = "-O0"
-# What one compiler takes about half a minute for.
+# The size of a unit for which one compiler takes about half a minute.
 _BYTES_PER_GENERATED_UNIT = 700_000
-# What `emit` writes to a file of its own: stubs whose header defines what another stub's defines too.
+# Stubs that `emit` writes to a file of their own: their header defines what another stub's defines too.
 _WITH_CLASHING_HEADER = re.compile(r"Stubs_[A-Za-z]\w*\.cpp$")
 # PyTorch's headers then bring the operators that they name, not all three thousand. A user's sources may rely
 # on what comes along.

@@ -1,4 +1,4 @@
-"""What a build that somebody waits for says on stderr: nothing for a second, then what it does.
+"""Progress on stderr of a build that somebody waits for: nothing for a second, then its steps.
 
 For :func:`opsmith.load`, ``OPSMITH_AUTOLOAD`` and the first Python kernel, whose callers have not asked for
 a build.  On a terminal one line changes; elsewhere a line is written now and then, and at the end.

@@ -1,4 +1,4 @@
-"""What is loaded into a process: a backend's library, its driver, and what has to be known of them."""
+"""The parts of a backend that are loaded: its library, its driver, and what has to be known of them."""
 
 from __future__ import annotations
 
@@ -36,5 +36,5 @@ class BuiltBackend:
 
     @property
     def adapter(self) -> Path | None:
-        """What calls Python kernels in the running Python, where the package carries it."""
+        """The library that calls Python kernels in the running Python, where the package carries it."""
         return self.adapters.get(str(sysconfig.get_config_var("EXT_SUFFIX")))

@@ -54,7 +54,7 @@ class DriverClass(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CarriedBuild(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What was built for one torch on one kind of machine, in ``folder``.
+    """A build for one torch on one kind of machine, in ``folder``.
 
     ``torch`` is the minor release, ``2.13``, or the whole version of a torch that is no release.
 
@@ -92,7 +92,7 @@ class Contents(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Header(msgspec.Struct, frozen=True):
-    """What every format begins with."""
+    """The fields that every format begins with."""
 
     format: int
     opsmith: str
@@ -100,7 +100,7 @@ class _Header(msgspec.Struct, frozen=True):
 
 
 def read_contents(description: Path) -> Contents | None:
-    """What is carried for ``description``; None where that is not of a package.
+    """The contents that a package carries for ``description``; None where that is not of a package.
 
     Raises :class:`~opsmith.errors.PackageInvalid` for a file that is damaged, or of another format.
     """

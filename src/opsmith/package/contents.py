@@ -48,7 +48,7 @@ class DescribedFiles:
 
 
 def described_files(backend: Backend, project: Project, *, with_sources: bool) -> DescribedFiles:
-    """What a wheel of ``project`` has of the files of ``backend``.
+    """The files of ``backend`` that a wheel of ``project`` has.
 
     Without sources, a line stands for each that says so to who compiles it.  Raises
     :class:`~opsmith.errors.SourceOutside`.

@@ -30,7 +30,7 @@ _PLAN = "plan.json"
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What is to be built: for the description at ``description``, into a folder of ``folder``."""
+    """A request to build the description at ``description`` into a folder of ``folder``."""
 
     description: str
     folder: str

@@ -40,7 +40,7 @@ from opsmith.schema import compiled_for, requirement, torch_version
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is asked of a wheel.
+    """The options for a wheel.
 
     ``pythons`` are the interpreters of environments whose torch it is for too; ``torch`` releases that it has
     to be for, and no others, where any are given: what no environment has is fetched.  ``python_kernels``:
@@ -81,7 +81,7 @@ def package(description: Path, wanted: Wanted, progress: OnProgress | None = Non
             remedy="unset OPSMITH_SANITIZE",
         )
     backend = read_backend(description, None)
-    # What could be refused is looked at before minutes go into compiling.
+    # Everything that could be refused is looked at before minutes go into compiling.
     project = project_of(backend, wanted.version)
     files = described_files(backend, project, with_sources=wanted.with_sources)
     make_output_folder(wanted.output)

@@ -16,14 +16,14 @@ from opsmith.description import Backend
 from opsmith.errors import Location, MetadataInvalid, PackagingError
 
 _PYPROJECT = "pyproject.toml"
-# What a version is where nothing says so.
+# The version where nothing says one.
 _NO_VERSION = "0.0.0"
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 
 @dataclass(frozen=True)
 class Project:
-    """What a wheel is made of.
+    """The project that a wheel is made of.
 
     ``folder`` becomes the package ``module``.  ``is_package`` says whether it is one already, which the wheel
     then has as the project's own wheel would; else the wheel has what the description names, and a few

@@ -86,7 +86,7 @@ def write_files_as_wheel(
 
 
 def entry_point_names(project: Project) -> tuple[str, ...]:
-    """What the project has ``import torch`` call, by itself."""
+    """The names of the project's own entry points that ``import torch`` calls."""
     points = project.config.get("project", {}).get("entry-points", {})
     return tuple(points.get(_ENTRY_POINTS, {}))
 
@@ -115,7 +115,7 @@ def _builder(
 
 
 def _config(project: Project, backend: str, with_sources: bool) -> dict[str, Any]:
-    """What hatchling is told: the project's own settings, and what has to be added to them."""
+    """The configuration for hatchling: the project's own settings, and what has to be added to them."""
     metadata = dict(project.config["project"])
     if not project.is_package:
         # The lines that load it are ours, and so is what calls them.
