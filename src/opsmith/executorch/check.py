@@ -44,7 +44,7 @@ class NeededMemory:
 
 @dataclass(frozen=True)
 class ProgramCheck:
-    """What was found of a program: who serves each form of call, and how often it is called.
+    """The check of a program: who serves each form of call, and how often it is called.
 
     ``missing_delegates`` are those that the runtime has not.
     """
@@ -83,7 +83,7 @@ def check_program(
     runtime_kernels: bool = True,
     progress: OnProgress | None = None,
 ) -> ProgramCheck:
-    """What becomes of the program ``path`` where ``libraries``, files or folders with one, are loaded.
+    """Checks who would serve the calls of the program ``path`` with ``libraries``, files or folders with one.
 
     Without ``runtime_kernels`` ExecuTorch's own are left out, as by a runner that links the runtime alone.
     Raises :class:`~opsmith.errors.ProgramInvalid` and :class:`~opsmith.errors.LibraryRejected`.

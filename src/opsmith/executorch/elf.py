@@ -1,4 +1,4 @@
-"""What is in an ELF file: its machine, its sections and its symbols, read without running anything.
+"""Contents of an ELF file: its machine, its sections and its symbols, read without running anything.
 
 For files of 64-bit little-endian machines, which is what ExecuTorch's wheels are for.  The structures are
 those of ``elf.h``.

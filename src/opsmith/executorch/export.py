@@ -42,7 +42,7 @@ _SHOWN_NODES = 4
 _CACHE_LINE = 64
 _MISSING_OUT = re.compile(r"Missing out variants: \{(.*)\}")
 
-# What to do where an operator has no out variant.
+# Remedies for an operator that has no out variant.
 _OF_CUSTOM = (
     "write it with operators that have out variants; a custom operator needs `<name>.out` beside "
     "`<name>`"
@@ -69,7 +69,7 @@ class ModuleToExport:
 
 
 class ExportPass(Enum):
-    """What is done to a graph on its way to a program, unless it is left out."""
+    """A pass over a graph on its way to a program, which runs unless it is left out."""
 
     FOLD_BATCH_NORM = "fold-batch-norm"
     """Batch norm is folded into the convolution before it."""
@@ -87,7 +87,7 @@ class ExportPass(Enum):
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written: the program, and beside it the exported graph with its example inputs.
+    """The files of an export: the program, and beside it the exported graph with its example inputs.
 
     ``forms`` says who will serve its calls, ``preserved`` which operators were not decomposed, ``folded`` how
     many batch norms are part of convolutions, ``quantized`` how many quantized layers are single calls,
@@ -182,7 +182,7 @@ def export_program(
         forms = _served(parsed_program(path, content), backend, catalogue, runtime)
         # ExecuTorch's own kernels want one layout: what is left to them gets contiguous images.
         unsettled = keeps_layouts and any(map(_is_left_with_images, forms))
-        # What no kernel takes with these dtypes is decomposed after all.
+        # Operators that no kernel takes with these dtypes are decomposed after all.
         needless = _unserved_operators(forms, catalogue) & set(preserved)
         if not needless and not unsettled:
             break

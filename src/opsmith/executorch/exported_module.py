@@ -15,7 +15,7 @@ from opsmith.runtime.load import load
 
 
 class Comparison:
-    """What is kept beside the program of ``task``, and what its user gives in the place of its inputs.
+    """The exported graph beside the program of ``task``, with its example inputs or the user's.
 
     Eager is that of ``device``: the CPU's or, for a graph with operators of a backend's own, the backend's.
     ``impossible`` says why there is nothing to compare with, where there is not.
@@ -53,7 +53,7 @@ class Comparison:
             self.impossible = f"its exported graph cannot be loaded: {_first_line(error)}"
 
     def inputs(self) -> tuple[Any, ...]:
-        """What to call the program with."""
+        """The inputs to call the program with."""
         if self._module is None and self.task.inputs is None:
             raise Stop(
                 Failed(
@@ -67,7 +67,7 @@ class Comparison:
         return tuple(_leaves((self._arguments, self._keywords)))
 
     def call(self) -> Any:
-        """What eager gives."""
+        """The result of the graph in eager mode."""
         import torch
 
         with torch.no_grad():

@@ -53,7 +53,7 @@ def _rejection(program: str, reason: str, remedy: str) -> Stop:
 
 
 def _mismatch(given: Any, wanted: Expected) -> tuple[str, str] | None:
-    """What is wrong with an input beyond what its type shows, and what to do."""
+    """The mismatch of an input that its type does not show, and the remedy; None where it fits."""
     import torch
 
     if not isinstance(given, torch.Tensor):

@@ -31,7 +31,7 @@ class LibraryFile:
 
 
 def this_installation() -> BuiltFor:
-    """What libraries are built for here."""
+    """The target of libraries that are built here."""
     installed = find_executorch()
     return BuiltFor(installed.version, installed.python, platform.machine())
 

@@ -125,7 +125,7 @@ def library_path(path: Path) -> Path:
 
 
 def registrations(file: LibraryFile, forms: Sequence[CallForm]) -> list[tuple[int, str]]:
-    """What a library that was built for any program registers for ``forms``: kernels by place, and keys."""
+    """The kernels, by place, and keys that a library built for any program registers for ``forms``."""
     found = {
         (form.operator, form.key): registered_on_demand(file.description, form) for form in forms
     }

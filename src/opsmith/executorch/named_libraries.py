@@ -30,7 +30,7 @@ from opsmith.plan.executorch.resolver import Runtime
 SHOWN_LINES = 6
 """How many lines of the runtime's log an error has at most."""
 
-# What the runtime says before it ends the process (runtime/kernel/operator_registry.cpp).
+# The runtime's message before it ends the process (runtime/kernel/operator_registry.cpp).
 _TAKEN = re.compile(r"Re-registering ([\w:.]+)")
 
 
@@ -104,7 +104,7 @@ def check_served(
 
 
 def library_failure(failed: Failed, log: str) -> LibraryRejected:
-    """What a library's ``failed`` loading comes to, with what the runtime said in its ``log``."""
+    """The error for a library's ``failed`` loading, with the runtime's messages from its ``log``."""
     if taken := _TAKEN.search(log):
         return LibraryRejected(
             f"`{failed.subject}` registers {taken[1]}, for which there is a kernel already, and ExecuTorch's "

@@ -15,7 +15,7 @@ from opsmith.description import Backend
 # The file in the exported graph's archive with the path of the backend's description.
 BACKEND_FILE = "opsmith_backend"
 
-# What PyTorch says of an operator that nobody has defined.
+# PyTorch's message about an operator that nobody has defined.
 _UNDEFINED = re.compile(r"'_OpNamespace' '(\w+)' object has no attribute '(\w+)'")
 
 

@@ -135,7 +135,7 @@ def _writes_between(first: fx.Node, last: fx.Node) -> bool:
 
 
 def _added_to(node: fx.Node, following: fx.Node | None) -> fx.Node | None:
-    """What ``following`` adds to ``node``, of the same shape and dtype; None for other calls."""
+    """The node that ``following`` adds to ``node``, of the same shape and dtype; None for other calls."""
     if following is None or following.target not in (_ATEN.add.Tensor, _ATEN.add_.Tensor):
         return None
     first, second = following.args[:2]

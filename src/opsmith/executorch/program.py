@@ -1,4 +1,4 @@
-"""What a ``.pte`` program calls: each kernel call with its operator and its Tensors' dtypes and dim orders.
+"""The calls of a ``.pte`` program: each kernel call with its operator and its Tensors' dtypes and dim orders.
 
 Reads the file itself, and runs nothing.  Whatever a program's parts name of each other is there, or the file
 is refused: the runtime asks for less, and what it takes a damaged file for is anybody's guess.

@@ -27,11 +27,11 @@ class ProgramConstants:
             for spec in exported.graph_signature.input_specs
             if spec.kind in _CONSTANT and spec.target is not None and spec.target not in changed
         }
-        # What the module has and nothing reads is not for a pass to remove.
+        # Constants of the module that nothing reads are not for a pass to remove.
         self._read = {node.name for node in self._placeholders() if node.users}
 
     def value(self, node: object) -> Tensor | None:
-        """What ``node`` stands for; None for what is no constant."""
+        """The value of the constant that ``node`` stands for; None for other nodes."""
         name = self._names.get(node.name) if isinstance(node, Node) else None
         if name is None:
             return None

@@ -28,7 +28,7 @@ _BYTES = 0  # of a constant, and of a delegate's data
 
 @dataclass(frozen=True)
 class ProgramData:
-    """What a program brings beside its instructions.
+    """The data that a program brings beside its instructions.
 
     ``constants`` are the places of its weights with how many bytes each has room for; ``inline``: they lie
     among the instructions, as ExecuTorch wrote them once.  ``mutable`` are those of buffers' initial states,

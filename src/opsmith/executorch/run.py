@@ -41,7 +41,7 @@ class ServedCall:
 
 @dataclass(frozen=True)
 class ProgramRun:
-    """What running a program showed.
+    """The results of running a program.
 
     ``difference`` is the largest absolute one of any element of any output from eager's, and None where
     there is nothing to compare with, as ``not_compared`` says.  ``ms`` and ``eager_ms`` are medians of

@@ -1,4 +1,4 @@
-"""What a kernel library must hold to run some programs: operators, by dtypes and dim orders, exactly.
+"""The kernels that a library needs for some programs: operators, by dtypes and dim orders, exactly.
 
 Made of the programs' own calls, so that nothing is in it that no instruction asks for.
 """
@@ -41,7 +41,7 @@ class KernelSelection:
 
 
 def select(programs: Iterable[ExecutorchProgram]) -> KernelSelection:
-    """What ``programs`` use together."""
+    """The kernels that ``programs`` use together."""
     uses: dict[tuple[str, tuple[TensorMeta, ...]], list[tuple[str, KernelCall]]] = {}
     listed = list(programs)
     for program in listed:

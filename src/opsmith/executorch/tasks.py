@@ -1,4 +1,4 @@
-"""What is asked of the process that has ExecuTorch's runtime in it, and what it answers."""
+"""Requests to the process that has ExecuTorch's runtime in it, and its answers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class RunProgram(msgspec.Struct, frozen=True, tag=True):
 
 
 class Ran(msgspec.Struct, frozen=True, tag=True):
-    """What a program gave.
+    """The results of a program.
 
     ``servers`` are the libraries of the calls, empty for the runtime's own kernel.  ``ms`` and ``eager_ms``
     are medians of ``calls`` calls; eager ran on ``eager_device``.
@@ -72,7 +72,7 @@ class Ran(msgspec.Struct, frozen=True, tag=True):
 
 
 class Failed(msgspec.Struct, frozen=True, tag=True):
-    """What could not be done: ``stage`` is ``library``, ``inputs``, ``program`` or ``run``."""
+    """A failure: ``stage`` is ``library``, ``inputs``, ``program`` or ``run``."""
 
     stage: str
     subject: str

@@ -18,10 +18,10 @@ _ACCESSES = "export.access_subclass_inner_tensor.default"
 
 
 class GraphConstants(Protocol):
-    """What a rewrite needs of them."""
+    """The operations on a graph's constants that a rewrite needs."""
 
     def value(self, node: object) -> Tensor | None:
-        """What a node always gives; None for what is no constant."""
+        """The constant value of ``node``; None for what is no constant."""
 
     def add(self, name: str, value: Tensor) -> Node:
         """The node of a new constant, called like ``name``."""
@@ -68,7 +68,7 @@ class ModuleConstants:
         self._module.recompile()
 
     def _targets(self) -> set[str]:
-        """What the graph reads: names of attributes, with those of their owners."""
+        """The attributes that the graph reads: their names, with those of their owners."""
         return {str(node.target) for node in self._module.graph.find_nodes(op="get_attr")}
 
 

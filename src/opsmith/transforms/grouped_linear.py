@@ -32,7 +32,7 @@ _FLOAT32 = (None, torch.float32, 6)
 
 
 def packed_grouped_weight(weight: Tensor, scales: Tensor) -> tuple[Tensor, Tensor]:
-    """What ``opsmith_quantized::linear_8da4w`` takes for a ``weight`` of [features, depth], int8 in -8…7.
+    """Packs a ``weight`` of [features, depth], int8 in -8…7, for ``opsmith_quantized::linear_8da4w``.
 
     ``scales`` is [features, groups] of float32.  Gives uint8 [⌈features/16⌉, groups, ⌈group/8⌉, 64], with the
     values of a column that are four apart in one byte, and float32 [⌈features/16⌉, groups, 16].  Raises
@@ -138,7 +138,7 @@ def _called(node: Any, name: str) -> dict[str, Any] | None:
 
 
 def _quantized_rows(node: Any) -> Node | None:
-    """What is quantized to int8 and back, asymmetrically and each row by itself, to give ``node``."""
+    """The node that is quantized to int8 and back, asymmetrically and by rows, to give ``node``; or None."""
     restored = _called(node, "dequantize_affine")
     quantized = restored and _called(restored["input"], "quantize_affine")
     if not restored or not quantized:

@@ -373,7 +373,7 @@ def _sole_reader(node: Any) -> Any:
 
 
 def _bounds(node: Any) -> tuple[Any, ...] | None:
-    """What an activation clamps its argument to; None for what is no such activation."""
+    """The bounds to which an activation clamps its argument; None for what is no such activation."""
     target = node.target
     if target in (_ATEN.relu.default, _ATEN.relu_.default):
         return 0.0, math.inf

@@ -14,7 +14,7 @@ _PANEL, _STEP = 16, 4
 
 
 def packed_int8_weight(weight: Tensor) -> Tensor:
-    """What ``linear_int8.requantized`` takes for a ``weight`` of [features, depth] of int8.
+    """Packs a ``weight`` of [features, depth] of int8 for ``linear_int8.requantized``.
 
     Gives int8 [1, ⌈features/16⌉, 1 + ⌈depth/4⌉, 64], each panel beginning with its columns' sums as int32.
     Raises :class:`ValueError` for other shapes and dtypes.
@@ -28,7 +28,7 @@ def packed_int8_weight(weight: Tensor) -> Tensor:
 
 
 def packed_int8_kernel(weight: Tensor, groups: int) -> Tensor:
-    """What ``conv2d_int8`` takes for a ``weight`` of [channels, channels of a group, height, width] of int8.
+    """Packs a ``weight`` of [channels, channels of a group, height, width] of int8 for ``conv2d_int8``.
 
     Gives [groups, ⌈channels of a group/16⌉, 1 + ⌈depth/4⌉, 64], and [height · width, channels] where each
     group has one channel on either side.  Raises :class:`ValueError` for other shapes and dtypes.
