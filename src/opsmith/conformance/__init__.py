@@ -36,7 +36,7 @@ __all__ = [
     "scores",
 ]
 
-# What reads results needs nothing of what runs tests.
+# Reading results needs nothing of what runs tests.
 __getattr__ = on_demand(
     __name__,
     {

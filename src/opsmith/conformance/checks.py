@@ -34,7 +34,7 @@ from opsmith.conformance.subject import (
 )
 from opsmith.torch_names import SampleInput, tree_flatten
 
-# What PyTorch's own devices differ in from its CPU and its tests let pass: how results are laid out in
+# The aspects in which PyTorch's tests let its own devices differ from its CPU: how results are laid out in
 # memory and recorded.  The check "meta" looks at strides.
 _OWN_AFFAIR = frozenset(
     {
@@ -42,10 +42,10 @@ _OWN_AFFAIR = frozenset(
         "versions",
     }
 )  # fmt: skip
-# What is written goes where the caller wants it, which strides and offsets say.
+# Results that are written go where the caller wants them, which strides and offsets say.
 _OWN_AFFAIR_WRITING = _OWN_AFFAIR - {"stride", "storage_offset"}
 
-# What out= is given: the right size, elements apart in a larger storage, one to be resized, and a dtype
+# The tensors for out=: the right size, elements apart in a larger storage, one to be resized, and a dtype
 # that the result may not be castable to.
 _OUTS: dict[str, Callable[[Tensor], Tensor]] = {
     "right size": torch.ones_like,
@@ -197,7 +197,7 @@ def _gradients(forward: SampleOutcome, sample: Any) -> SampleOutcome:
     if forward.raised:
         return forward
     leaves = [t for t in forward.tensors[: len(forward.versions)] if t.requires_grad]
-    # What of the results is determined, as PyTorch's own tests of gradients take it.
+    # The part of the results that is determined, as PyTorch's own tests of gradients take it.
     results = [
         t for t in tensors_in(sample.output_process_fn_grad(forward.result)) if t.requires_grad
     ]
@@ -308,7 +308,7 @@ def _in_place(subject: Subject) -> Iterator[None]:
 
 
 def _dtypes(subject: Subject) -> Iterator[None]:
-    """What is claimed works, forward and backward; what works is claimed.
+    """Checks that all that is claimed works, forward and backward, and that all that works is claimed.
 
     Where the CPU too computes what is not claimed, the claim is wrong about PyTorch, and says nothing of
     the device.  OpInfo claims, and the description: a kernel that declares a dtype claims it, and what the

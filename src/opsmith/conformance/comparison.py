@@ -124,7 +124,7 @@ def seed(device: str, number: int) -> None:
 
 @dataclass
 class SampleOutcome:
-    """What a call did: to be compared with another device's."""
+    """The outcome of a call, to be compared with another device's."""
 
     device: str
     result: Any  # what it returned, or the exception
@@ -235,7 +235,7 @@ def tensor_differences(
     is_rounding: IsRounding,
     compare_bytes: bool = False,
 ) -> Iterator[tuple[str, str]]:
-    """What differs between a tensor on the device and its counterpart on the CPU."""
+    """The differences between a tensor on the device and its counterpart on the CPU."""
     if mine.device.type != device:
         yield "device", f"{what} is on {mine.device}"
     for aspect in () if _PLAIN(mine) == _PLAIN(other) else _ASPECTS:

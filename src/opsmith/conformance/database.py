@@ -37,7 +37,7 @@ TRIED = (
 
 @dataclass(frozen=True)
 class EntryFacts:
-    """What is known of an entry without its database: for choosing what to run.
+    """Facts about an entry, known without its database, for choosing what to run.
 
     ``base`` is its name without variant, ``operator`` the ATen name without overload that it is about.
     ``dtypes`` are those that it claims for the CPU, ``backward_dtypes`` those for its gradient.

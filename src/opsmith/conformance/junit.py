@@ -16,7 +16,7 @@ from opsmith.output_files import write_output
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
-# What JUnit calls each; what passed has no element.
+# JUnit's element for each status; a test that passed has none.
 _ELEMENTS = {
     Status.FAILED: "failure",
     Status.UNEXPECTED_PASS: "failure",

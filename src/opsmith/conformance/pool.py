@@ -85,7 +85,7 @@ class _Worker:
         self.deadline = self.started + timeout
 
     def messages(self) -> list[Message] | None:
-        """What it said; None when it has ended."""
+        """The messages of the worker; None when it has ended."""
         assert self.process.stdout is not None
         read = os.read(self.process.stdout.fileno(), 1 << 16)
         if not read:

@@ -1,4 +1,4 @@
-"""What a run and its workers say to each other: one line of JSON a message, over pipes.
+"""Messages between a run and its workers: one line of JSON a message, over pipes.
 
 Beside the messages stands one small file that both map into memory, where the worker says what it is
 about to do: when it crashes or hangs, that is all that is left to read.
@@ -16,7 +16,7 @@ from opsmith.conformance.results import Status
 
 
 class Setting(msgspec.Struct):
-    """What is the same for all units: sent to a worker first.
+    """The settings of all units, sent to a worker first.
 
     Where ``fuzz`` is given, tasks are random programs, whose texts load the backend by that name.
     """

@@ -46,7 +46,7 @@ OnStanding = Callable[[Standing], None]
 
 @dataclass
 class Record:
-    """What a run has found; ``header`` are its results without any.
+    """The verdicts of a run; ``header`` are its results without any.
 
     ``report`` is told how far it is.
     """
@@ -91,7 +91,7 @@ class Record:
 
     @property
     def done(self) -> frozenset[Key]:
-        """What need not be made again."""
+        """The keys of the verdicts that need not be made again."""
         return frozenset(self._verdicts)
 
     def expect(self, count: int) -> None:

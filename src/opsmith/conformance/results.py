@@ -28,7 +28,7 @@ _RENAMED = {
 
 
 class Check(Enum):
-    """What is checked of one entry of OpInfo in one dtype."""
+    """A check of one entry of OpInfo in one dtype."""
 
     FORWARD = "forward"
     BACKWARD = "backward"
@@ -89,7 +89,7 @@ class Verdict:
 
     @property
     def key(self) -> tuple[str, str, Check]:
-        """What the verdict is about: entry, dtype, check."""
+        """The subject of the verdict: entry, dtype, check."""
         return self.entry, self.dtype, self.check
 
 

@@ -36,7 +36,7 @@ def _nobody(standing: Standing) -> None:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run returns: the ``results`` of what was asked for; ``interrupted`` by Ctrl-C."""
+    """The outcome of a run: the ``results`` of what was asked for; ``interrupted`` by Ctrl-C."""
 
     results: Results
     interrupted: bool = False
@@ -159,7 +159,7 @@ def run_upstream(
 def _outcome(
     record: Record, run: Callable[[], object], could_run: Callable[[], Iterable[Key]]
 ) -> Outcome:
-    """What ``run`` came to; ``could_run`` says of what :meth:`Record.end` judges expected failures by."""
+    """The outcome of ``run``; :meth:`Record.end` judges expected failures by the keys of ``could_run``."""
     try:
         run()
     except KeyboardInterrupt:

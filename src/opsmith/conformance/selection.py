@@ -1,4 +1,4 @@
-"""What a run is to check: entries, dtypes and checks by the names that a user gives, or all of them."""
+"""The entries, dtypes and checks of a run, by the names that a user gives, or all of them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Selection:
     checks: tuple[Check, ...]
 
     def units(self) -> Iterator[WorkUnit]:
-        """What there is to run, in the database's order."""
+        """The work units to run, in the database's order."""
         for facts in self.entries:
             for dtype in self.dtypes:
                 checks = tuple(check for check in self.checks if applies(facts, dtype, check))
@@ -62,7 +62,7 @@ def select(
     called: Mapping[str, Collection[str]],
     aten: Collection[str],
 ) -> Selection:
-    """What is named, or all where nothing is.
+    """The entries, dtypes and checks that are named, or all where nothing is.
 
     An operator is an entry's name or a pattern of such, or an ATen operator's: that stands for the
     entries that are about it, and those that called it in an earlier run (``called``).  ``aten`` are all
@@ -138,5 +138,5 @@ _ORDER = (
 
 
 def dtype_order(dtype: str) -> tuple[int, str]:
-    """What sorts dtypes as people ask for them."""
+    """The key that sorts dtypes as people ask for them."""
     return _ORDER.index(dtype) if dtype in _ORDER else len(_ORDER), dtype

@@ -113,7 +113,7 @@ class Subject:
     def on_cpu(
         self, call: Any, sample: Any, index: int, *, number: int = 0, **keywords: Any
     ) -> SampleOutcome:
-        """What ``call`` does with copies of the sample's arguments; ``number`` seeds what it draws."""
+        """The outcome of ``call`` with copies of the sample's arguments; ``number`` seeds what it draws."""
         self.watch.at(index, on_device=False)
         arguments, given = Twins("cpu").of(_call_of(sample, keywords))
         return run("cpu", call, arguments, given, number=number)

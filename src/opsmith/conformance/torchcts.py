@@ -126,7 +126,7 @@ class TorchCts:
         )  # fmt: skip
 
     def filtered(self, file: Path, folder: Path) -> Mapping[str, str]:
-        """What its contracts, levels and the manifest left out, from the file that it writes at its end."""
+        """The tests that contracts, levels and manifest left out, from the file that it writes at its end."""
         artifacts = importlib.import_module("torchcts.core.result_artifacts")
         return {
             name: f"TorchCTS: {skip['detail']}"

@@ -82,7 +82,7 @@ class Suite(Protocol):
         """Why the suite itself ran no such test of ``file``, by test, after a run in ``folder``."""
 
     def ledger(self, description: Path, named: Path | None) -> Ledger:
-        """What is known of its tests on the device of ``description``, or in the file ``named``."""
+        """The ledger of its tests on the device of ``description``, or the one in the file ``named``."""
 
 
 @dataclass(frozen=True)
@@ -218,7 +218,7 @@ class _Session:
             )  # fmt: skip
 
     def new_lines(self) -> list[Line]:
-        """What it said since it was asked last."""
+        """The lines that it has written since it was asked last."""
         with self.lines.open("rb") as file:
             file.seek(self._read)
             whole, newline, _ = file.read().rpartition(b"\n")

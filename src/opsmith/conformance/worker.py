@@ -45,7 +45,7 @@ def main() -> None:
     """Serves until the standard input ends."""
     # A worker that hangs would outlive a run that is killed.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    # What operators print must not be taken for an answer.
+    # Text that operators print must not be taken for an answer.
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
     board = Board(Path(sys.argv[1]))

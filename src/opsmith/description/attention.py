@@ -27,7 +27,7 @@ class DescribedAttention(msgspec.Struct, forbid_unknown_fields=True):
 def attention_limits(
     document: Document, steps: tuple[Step, ...], described: DescribedAttention | None
 ) -> AttentionLimits | None:
-    """What the entry at ``steps`` says.  Raises :class:`SyntaxInvalid` for numbers below 1."""
+    """The limits in the entry at ``steps``.  Raises :class:`SyntaxInvalid` for numbers below 1."""
     if described is None:
         return None
     for key in ("most_head_dim", "head_dim_multiple"):

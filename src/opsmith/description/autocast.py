@@ -27,7 +27,7 @@ class AutocastKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def autocast(document: Document, raw: AutocastKey, catalogue: Catalogue | None) -> Autocast:
-    """What ``raw`` says.
+    """The autocast settings that ``raw`` describes.
 
     Raises :class:`SyntaxInvalid` where nothing is left to cast to, and for an operator or a dtype that stands
     there twice, :class:`OperatorUnknown` for one that ``catalogue``, if given, lacks.

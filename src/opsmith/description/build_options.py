@@ -1,4 +1,4 @@
-"""What a description says of compiling and linking: options, libraries, each checked at its place."""
+"""A description's options for compiling and linking, and its libraries, each checked at its place."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opsmith.description.model import BuildOptions
 from opsmith.description.paths import files_of
 from opsmith.errors import SyntaxInvalid
 
-# What decides over a build's files and steps, which is opsmith's part.
+# Options that decide over a build's files and steps, which is opsmith's part.
 _OURS = re.compile(r"-(o|c|E|S|x|M[A-Z]*|shared|save-temps)\b.*")
 _WITH_PATH = re.compile(r"-(?P<option>I|isystem|iquote|idirafter|L|B)(?P<path>.*)")
 _INSTEAD = {"L": "`libraries: [lib/libmysdk.so]` names a file"}
@@ -20,7 +20,7 @@ _FILE = re.compile(r".*(/|\.(a|o|so)(\.[0-9.]+)?$)")
 
 
 class WrittenOptions(Protocol):
-    """What manifests, drivers and entries of ``libraries`` may all say."""
+    """The options that manifests, drivers and entries of ``libraries`` may all have."""
 
     compile_flags: list[str]
     link_flags: list[str]
@@ -28,7 +28,7 @@ class WrittenOptions(Protocol):
 
 
 def build_options(document: Document, written: WrittenOptions, *steps: Step) -> BuildOptions:
-    """What ``written``, at ``steps``, says.
+    """The build options in ``written``, at ``steps``.
 
     Raises :class:`~opsmith.errors.SyntaxInvalid` for an option that cannot be one, and
     :class:`~opsmith.errors.FileMissing` for a library given by its path that does not exist.

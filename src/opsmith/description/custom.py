@@ -53,7 +53,7 @@ def read_meta(
     operator: str,
     meta: str | DescribedMeta,
 ) -> GivenMeta:
-    """What the entry at ``steps`` says of the results' shapes.  Raises :class:`SyntaxInvalid`."""
+    """The shapes of the results by the entry at ``steps``.  Raises :class:`SyntaxInvalid`."""
     location = document.locate(*steps, "meta")
     given = DescribedMeta(kernel_name=meta) if isinstance(meta, str) else meta
     same_as = (given.same_as,) if isinstance(given.same_as, str) else tuple(given.same_as)

@@ -70,7 +70,7 @@ class Rng(Enum):
 
 
 class Inductor(Enum):
-    """What ``torch.compile`` generates for a device."""
+    """The code that ``torch.compile`` generates for a device."""
 
     CPP = "cpp"
     """The C++ that it generates for the CPU, on the bytes behind the host window."""
@@ -82,7 +82,7 @@ class Inductor(Enum):
 
 @dataclass(frozen=True)
 class Triton:
-    """What serves ``torch.compile`` by Triton: the name of Triton's ``backend`` for the device, and classes.
+    """The use of Triton by ``torch.compile``: the name of Triton's ``backend`` for the device, and classes.
 
     Each class is ``module:Class``, and Inductor's own where there is none: what schedules and writes
     kernels, what writes a graph's Python and its C++, and what it says in both to be on a device.
@@ -109,14 +109,14 @@ class Precision(Enum):
 
 
 class FallbackDefault(Enum):
-    """What happens to operators that nothing else serves."""
+    """The default for operators that nothing else serves."""
 
     CPU = "cpu"
     NONE = "none"
 
 
 class AttentionFeature(Enum):
-    """What a call of scaled dot-product attention may ask for and a kernel need not have."""
+    """A feature of scaled dot-product attention that a call may ask for and a kernel need not have."""
 
     DROPOUT = "dropout"
     """Weights that are left out at random."""
@@ -147,7 +147,7 @@ class AttentionLimits:
 
 @dataclass(frozen=True)
 class ArgMeta:
-    """What an ExecuTorch kernel takes for one argument: one of ``dtypes``, in one dim order.
+    """The Tensors that an ExecuTorch kernel takes for one argument: one of ``dtypes``, in one dim order.
 
     Arguments of one kernel with the same ``tied`` number have the same dtype.
     """
@@ -239,7 +239,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class ExecutorchOperator:
-    """What ExecuTorch's YAML says of one operator beside its kernels.
+    """The facts about one operator in ExecuTorch's YAML, beside its kernels.
 
     ``schema`` is empty for an operator of ATen, named by ``op``; ``func`` gives it.
     """
@@ -266,7 +266,7 @@ class Unserved:
 
 @dataclass(frozen=True)
 class GivenMeta:
-    """What a description says of the shapes of an operator's results, for all its variants.
+    """The shapes of an operator's results that a description gives, for all its variants.
 
     For an operator of ATen it takes the place of PyTorch's meta kernel in derived code.  Either
     ``same_as``, the argument that each result is like, or ``symbols``, a C++ function that makes them of meta
@@ -293,7 +293,7 @@ class ExternalNamespace:
 
 @dataclass(frozen=True)
 class BuildOptions:
-    """What sources are compiled and linked with beside opsmith's own options.
+    """The options with which sources are compiled and linked, beside opsmith's own.
 
     ``libraries`` are names, as the linker takes them after ``-l``, or files.
     """
@@ -407,7 +407,7 @@ class Fallback:
 
 @dataclass(frozen=True)
 class Autocast:
-    """What ``torch.autocast`` does on the device otherwise than PyTorch's own lists say.
+    """The behaviour of ``torch.autocast`` on the device where it is not that of PyTorch's own lists.
 
     ``dtypes`` are those to which it may cast, the default first, as ``ScalarType`` names.
     """

@@ -11,7 +11,7 @@ from typing import Any
 from opsmith.description.document import Document, Step
 from opsmith.errors import Location, SyntaxInvalid
 
-# What this process has warned of: a description is read more than once.
+# The warnings that this process has given: a description is read more than once.
 _warned: dict[Any, Any] = {}
 
 

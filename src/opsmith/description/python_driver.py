@@ -9,13 +9,13 @@ from opsmith.description.model import Driver, PythonDriver
 from opsmith.description.paths import is_file
 from opsmith.errors import FileMissing, Location, SyntaxInvalid
 
-# What stands between opsmith and the class: a table whose entries call Python.
+# The adapter between opsmith and the class: a table whose entries call Python.
 _SOURCE = Path(__file__).resolve().parent.parent / "drivers" / "python" / "driver.cpp"
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 def python_driver(text: str, folder: Path, location: Location | None = None) -> PythonDriver:
-    """What ``file.py:Class``, relative to ``folder``, or ``module:Class`` names.
+    """The class that ``file.py:Class``, relative to ``folder``, or ``module:Class`` names.
 
     Raises :class:`SyntaxInvalid` or :class:`FileMissing`, at ``location``.
     """

@@ -28,7 +28,7 @@ class TritonKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def triton(document: Document, inductor: str | None, raw: TritonKey | None) -> Triton | None:
-    """What ``raw`` says beside `inductor`, which is `triton` where there is one.
+    """The Triton support that ``raw`` describes; `inductor` is `triton` where there is one.
 
     Raises :class:`SyntaxInvalid` for one without the other, and for names that cannot be one.
     """

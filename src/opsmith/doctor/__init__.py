@@ -1,1 +1,1 @@
-"""What building and loading a backend needs, and whether this machine has it."""
+"""The requirements of building and loading a backend, and whether this machine meets them."""

@@ -1,4 +1,4 @@
-"""What a driver library says of itself: its ABI version and name.
+"""The facts that a driver library tells: its ABI version and name.
 
 Runs as a program of its own (``python -m opsmith.doctor.driver_facts LIBRARY``), because opening a
 vendor's library runs the vendor's code, which may crash; :func:`read_driver_facts` does that.
@@ -26,7 +26,7 @@ _SECONDS = 60
 
 
 class DriverFacts(msgspec.Struct, frozen=True):
-    """What a driver's table holds; ``host_window``: whether it has that entry, by this version's header."""
+    """The facts in a driver's table; ``host_window``: whether it has that entry, by this version's header."""
 
     abi_version: int
     name: str
@@ -51,7 +51,7 @@ def expected_abi_version() -> int:
 
 
 def read_driver_facts(library: Path, python: PythonDriver | None = None) -> DriverFacts:
-    """What the driver ``library``, with ``python`` behind it, says of itself, read in a process of its own.
+    """The facts of the driver ``library``, with ``python`` behind it, read in a process of its own.
 
     Raises :class:`DriverInvalid` when it cannot be opened, crashes, or is no driver.
     """

@@ -1,4 +1,4 @@
-"""What building and loading a backend needs, and whether this machine has it.
+"""The requirements of building and loading a backend, and whether this machine meets them.
 
 Each check looks at one thing, changes nothing but the cache directory, and never raises: what is wrong
 is its answer, with the command that puts it right.

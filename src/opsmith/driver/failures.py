@@ -1,4 +1,4 @@
-"""What a driver's call ends with where it fails: the statuses of ``opsmith_driver.h`` as exceptions.
+"""Failures of a driver's calls: the statuses of ``opsmith_driver.h`` as exceptions.
 
 A driver in Python raises them; :class:`~opsmith.driver.opened.OpenedDriver` raises
 :class:`DriverFailure` for what any driver returns.
@@ -47,7 +47,7 @@ class DriverFailure(OpsmithError):
 
     @property
     def happened(self) -> str:
-        """What the entry returned and said, in one line."""
+        """The status that the entry returned and its text, in one line."""
         return f"`{self.entry}` returned OPSMITH_{self.status.name}: {self.text}"
 
 

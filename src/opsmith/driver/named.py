@@ -66,7 +66,7 @@ def _module(source: Path | str) -> ModuleType:
 
 
 def _last_line(error: Exception) -> str:
-    """What went wrong, and at which line of the file where that is known."""
+    """The error, and its line of the file where that is known."""
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)

@@ -72,7 +72,7 @@ class OpenedDriver:
         self.note = note
 
     def raw(self, entry: str, *arguments: Any) -> Any:
-        """What the entry returns, whatever that is."""
+        """The return value of the entry, without a check."""
         self.note(entry)
         result = getattr(self.table, entry)(*arguments)
         self.note("")
@@ -100,7 +100,7 @@ class OpenedDriver:
             raise DriverFailure(entry, status, self.last_error())
 
     def get(self, entry: str, kind: Any, *arguments: Any) -> Any:
-        """What an entry wrote to its last parameter, a pointer to a ``kind``."""
+        """The value that an entry wrote to its last parameter, a pointer to a ``kind``."""
         value = kind()
         self.check(entry, *arguments, ctypes.byref(value))
         return value.value if hasattr(value, "value") else value
@@ -113,7 +113,7 @@ class OpenedDriver:
         return count
 
     def properties(self, device: int = 0) -> Properties:
-        """What the driver says of a device."""
+        """The properties of a device, from the driver."""
         found: Properties = self.get("device_properties", Properties, device)
         return found
 
@@ -156,7 +156,7 @@ class OpenedDriver:
     # ---- memory shared with other processes ----
 
     def exported(self, pointer: int, device: int = 0) -> Handle:
-        """What another process needs to use an allocation; its file, if any, is the caller's."""
+        """The handle of an allocation for another process; its file, if any, is the caller's."""
         handle: Handle = self.get("memory_export", Handle, device, pointer)
         return handle
 

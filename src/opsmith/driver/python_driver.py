@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 Stream: TypeAlias = Any
-"""Whatever ``default_stream`` and ``stream_create`` return, given back to the others; else None."""
+"""The result of ``default_stream`` or ``stream_create``, given back to the others; None without streams."""
 
 Event: TypeAlias = Any
-"""Whatever ``event_create`` returns."""
+"""The result of ``event_create``."""
 
 Graph: TypeAlias = Any
-"""Whatever ``capture_end`` returns."""
+"""The result of ``capture_end``."""
 
 
 @dataclass(frozen=True)
 class DeviceProperties:
-    """What people are shown of a device, its memory in bytes, and of what its addresses are multiples."""
+    """The properties of a device that people see, its memory in bytes, and the alignment of its addresses."""
 
     name: str
     total_memory: int
@@ -33,7 +33,7 @@ class DeviceProperties:
 
 @dataclass(frozen=True)
 class MemoryHandle:
-    """What another process needs to use an allocation: up to 64 bytes, and a file descriptor if need be."""
+    """The handle of an allocation for another process: up to 64 bytes, and a file descriptor if need be."""
 
     data: bytes = b""
     file: int | None = None
@@ -63,7 +63,7 @@ class Driver:
         return 1
 
     def device_properties(self, device: int) -> DeviceProperties:
-        """What the device is."""
+        """The properties of the device."""
         raise NotImplementedError
 
     def device_memory(self, device: int) -> tuple[int, int]:
@@ -157,7 +157,7 @@ class Driver:
         raise NotImplementedError
 
     def stream_wait_event(self, stream: Stream, event: Event) -> None:
-        """What is queued on the stream from now on waits for the event."""
+        """Work that is queued on the stream from now on waits for the event."""
         raise NotImplementedError
 
     # ---- pinned host memory. Optional as a set ----
@@ -177,7 +177,7 @@ class Driver:
     # ---- memory shared with other processes. Optional as a set ----
 
     def memory_export(self, device: int, address: int) -> MemoryHandle:
-        """What another process needs to use what ``allocate`` gave.  Its file is closed by the caller.
+        """A handle of memory from ``allocate``, for another process.  Its file is closed by the caller.
 
         The work that wrote the memory is done; ``release`` comes when every process has given it up.
         """
@@ -198,14 +198,14 @@ class Driver:
     # ---- graphs: work that is recorded once and run often. Optional as a set ----
 
     def capture_begin(self, stream: Stream) -> None:
-        """What is queued on the stream from now on is recorded and does not run.
+        """Work that is queued on the stream from now on is recorded and does not run.
 
         So is what is queued on a stream that waits for an event that was recorded so.
         """
         raise NotImplementedError
 
     def capture_end(self, stream: Stream) -> Graph:
-        """What was recorded.  The capture has ended when this raises too."""
+        """The recorded graph.  The capture has ended when this raises too."""
         raise NotImplementedError
 
     def stream_is_captured(self, stream: Stream) -> bool:

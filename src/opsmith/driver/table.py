@@ -33,7 +33,7 @@ GET_DRIVER = "opsmith_get_driver"
 """The one symbol that a driver exports."""
 
 HostFunction = CFUNCTYPE(None, c_void_p)
-"""What ``stream_host_function`` is given."""
+"""The function type that ``stream_host_function`` takes."""
 
 
 class Status(IntEnum):

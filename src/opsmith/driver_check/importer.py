@@ -100,7 +100,7 @@ def importer(subject: Subject, handles: Sequence[Handle]) -> Iterator[Importer]:
 
 
 class _Told:
-    """What the process does."""
+    """The operations of the importing process."""
 
     def __init__(self, subject: Subject) -> None:
         self._subject = subject

@@ -1,4 +1,4 @@
-"""What a check of a driver is, and what comes of one."""
+"""A check of a driver, and its result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Needs(Enum):
-    """What a check needs of a driver that the contract leaves to it, and the reason to skip it."""
+    """A need of a check that the contract leaves to drivers, and the reason to skip the check without it."""
 
     EVENTS = "the driver has no events: waiting for one waits for its whole stream"
     PINNED = "the driver has no pinned memory: pin_memory() raises, and copies wait"
@@ -55,7 +55,7 @@ class Check:
 
 
 class Verdict(str, Enum):
-    """What came of a check."""
+    """The outcome of a check."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -63,7 +63,7 @@ class Verdict(str, Enum):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one check; ``happened`` of one that was skipped is the reason."""
+    """The result of one check; ``happened`` of one that was skipped is the reason."""
 
     name: str
     promise: str
@@ -75,7 +75,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What came of all checks of a driver."""
+    """The results of all checks of a driver."""
 
     driver: str
     findings: tuple[Finding, ...]

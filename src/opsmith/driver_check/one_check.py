@@ -31,7 +31,7 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What came of it, and the driver's own name."""
+    """The outcome of the check, and the driver's own name."""
 
     verdict: Verdict
     driver: str = ""
@@ -40,7 +40,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 def answer_to(request: Request) -> Answer:
-    """What comes of the check."""
+    """Runs the check and returns its outcome."""
     notes = CallNotes(Path(request.notes))
     try:
         subject = request.driver.subject(notes)
@@ -70,7 +70,7 @@ def _run(check: Check, subject: Subject, name: str) -> Answer:
 
 def main() -> None:
     """Answers the request on the command line, on the standard output that it was given."""
-    # What a driver prints is not part of the answer.
+    # Output that a driver prints is not part of the answer.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     answer = answer_to(msgspec.json.decode(sys.argv[1], type=Request))

@@ -64,7 +64,7 @@ def check_driver(
     seconds: float = 60,
     on_finding: Callable[[Finding], None] = lambda finding: None,
 ) -> Report:
-    """What comes of ``checks``, each within ``seconds``; ``on_finding`` is told of each.
+    """The results of ``checks``, each within ``seconds``; ``on_finding`` is told of each.
 
     Where the driver cannot be opened, or its table is not whole, nothing else is tried.
     """
@@ -87,7 +87,7 @@ _FIRST = frozenset({OPENING.name, "entries"})
 
 
 def check_one(check: Check, target: Target, *, seconds: float = 60) -> Finding:
-    """What comes of one check within ``seconds``."""
+    """The result of one check within ``seconds``."""
     return _run(check, target, seconds)[0]
 
 

@@ -263,7 +263,7 @@ class _Drawing:
             signature.base.startswith("as_strided")
             or (parameter.is_written and random.random() < 0.5)
         ):
-            # What as_strided reaches beside a result, a kernel may have left there.
+            # A kernel may have left anything where as_strided reaches beside a result.
             return self._some_leaf()
         if (
             first is not None
@@ -347,7 +347,7 @@ class _Drawing:
             given[parameter.name] = self._out(like, operands, expanded=apart)
 
     def _results(self, name: str, signature: Signature, given: dict[str, Any]) -> list[Tensor]:
-        """What the functional variant returns."""
+        """The results of the functional variant."""
         if signature.functional is None:
             return []
         wanted = next(

@@ -20,7 +20,7 @@ from opsmith.plan import Plan, Route
 
 # One program of a class is enough to look at, and shrinking takes as long as hundreds of programs.
 _SHRUNK_OF_A_CLASS = 2
-# What is told of a program that is about to be tried.
+# The difference that is told of a program that is about to be tried.
 _TRIED = Difference("", "ended the process", "while a program that differs was made smaller", 0)
 
 

@@ -73,7 +73,7 @@ def tensor_of(leaf: Leaf, device: str) -> Tensor:
 
 
 def call_of(name: str) -> Any:
-    """What a step calls."""
+    """The function that a step of the operator ``name`` calls."""
     if name in _SPECIAL:
         return _SPECIAL[name]
     packet, _, overload = name.partition(".")
@@ -81,7 +81,7 @@ def call_of(name: str) -> Any:
 
 
 def bound(step: Step) -> dict[str, Any]:
-    """What ``step``, which calls an operator, gives for each of its parameters; defaults too."""
+    """The arguments of ``step``, which calls an operator, by the names of its parameters; defaults too."""
     parameters = call_of(step.operator)._schema.arguments
     given = {each.name: each.default_value for each in parameters}
     names = (each.name for each in parameters)

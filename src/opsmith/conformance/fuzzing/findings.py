@@ -1,4 +1,4 @@
-"""What a run of random programs has come to: counts, and the differences by their class."""
+"""Results of a run of random programs: counts, and the differences by their class."""
 
 from __future__ import annotations
 

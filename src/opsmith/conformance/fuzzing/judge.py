@@ -38,8 +38,8 @@ from opsmith.torch_names import default_tolerances
 # which operator a gradient came about.
 _NOT_TOLD = {"rounding", "bytes around", "_is_view", "grad_fn"}
 _LAYOUT = ("stride", "storage_offset")
-# What PyTorch says of one of several views that was written to, on any device, when autograd is asked of it;
-# the second of a conjugated one, where what was written has no gradient.
+# PyTorch's errors, on any device, when autograd is asked of one of several views that was written to; the
+# second is of a conjugated one, where what was written has no gradient.
 _FORBIDDEN_VIEW = (
     "its base or another view of its base has been modified inplace",
     "new_fn INTERNAL ASSERT FAILED",
@@ -50,7 +50,7 @@ _FACTOR = 8
 
 @dataclass(frozen=True)
 class Difference:
-    """What differs after which step; ``operator`` and ``kind`` are its class."""
+    """A difference after a step; ``operator`` and ``kind`` are its class."""
 
     operator: str
     kind: str
@@ -239,7 +239,7 @@ class _Comparison:
     def _after_a_raise(
         self, step: Step, ours: SampleOutcome, theirs: SampleOutcome
     ) -> Iterator[tuple[str, str]]:
-        """What a call has done to its operands before it raised, where the CPU leaves them as they were."""
+        """The changes of a call to its operands before it raised, where the CPU leaves them as they were."""
         found = [
             (f"{kind} after a raise", text)
             for index, (mine, other) in enumerate(zip(ours.tensors, theirs.tensors, strict=True))
@@ -345,7 +345,7 @@ class _Comparison:
         return True
 
     def _elsewhere(self) -> Difference | None:
-        """What differs in any tensor of the program, though it is not one of the last step's."""
+        """A difference in any tensor of the program, though it is not one of the last step's."""
         for name, value in self.theirs.values.items():
             mine = self.ours.values.get(name)
             pairs = zip(tensors_in(mine), tensors_in(value), strict=False)

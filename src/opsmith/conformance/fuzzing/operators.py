@@ -120,7 +120,7 @@ def reason_left_out(operator: Operator) -> str:
 
 @functools.cache
 def signatures() -> Mapping[str, tuple[Signature, ...]]:
-    """What programs call, by base name, in the order of the names."""
+    """The overloads that programs call, by base name, in the order of the names."""
     catalogue = read_catalogue()
     found: dict[str, list[Signature]] = {}
     for name in sorted(catalogue.operators):
@@ -146,7 +146,7 @@ STRINGS = {
     "padding_side": ("left", "right"),
     "padding": ("same", "valid"),
 }
-"""What is given for a string, by the parameter's name."""
+"""The values of string arguments, by the parameter's name."""
 
 
 def _can_be_drawn(parameter: Parameter) -> bool:

@@ -108,7 +108,7 @@ class Step:
     keywords: tuple[tuple[str, Any], ...] = ()
 
     def refs(self) -> Iterator[Ref]:
-        """What it names among the program's tensors."""
+        """The references of the step to the program's tensors."""
         yield from refs_in((self.arguments, self.keywords))
 
     def __str__(self) -> str:

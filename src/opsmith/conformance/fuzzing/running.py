@@ -28,7 +28,7 @@ from opsmith.schema import torch_version
 
 @dataclass
 class _Gathered:
-    """What the workers have told so far."""
+    """The reports of the workers so far."""
 
     setting: Setting
     device: str
@@ -70,7 +70,7 @@ class _Gathered:
         """Nothing is written while it runs."""
 
     def _ended(self, index: int, verdict: Verdict) -> Finding | None:
-        """What a worker was at that crashed or hung: a program that it made smaller, or the one drawn again.
+        """The program of a worker that crashed or hung: one that it made smaller, or the one drawn again.
 
         Of the former, the smallest one that differs where it was PyTorch's CPU that ended the process.
         None where drawing crashes too: then it is PyTorch's CPU that does.

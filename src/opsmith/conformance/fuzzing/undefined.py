@@ -1,4 +1,4 @@
-"""What PyTorch's CPU leaves open, so that another device may do otherwise: each rule with its reason."""
+"""Behaviour that PyTorch's CPU leaves open, so that another device may differ: each rule with its reason."""
 
 from __future__ import annotations
 
@@ -231,8 +231,9 @@ def _asserted(step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome)
 
 
 def _refused_with_reason(step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome) -> bool:
-    """What PyTorch refuses on any device, and its CPU does not notice, or not before another error: numbers
-    too that a dtype does not hold, which fill tensors of one element only.
+    """PyTorch refuses such calls on any device; its CPU does not notice, or not before another error.
+
+    Among them are numbers that a dtype does not hold, which fill tensors of one element only.
     """
     one = step.operator.startswith("fill") and theirs.tensors[0].numel() == 1
     if kind == "error only on the device" and one and "without overflow" in str(ours.result):
@@ -254,8 +255,10 @@ _TAKEN_ELSEWHERE = (
 
 
 def _taken_with_reason(step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome) -> bool:
-    """What only PyTorch's CPU refuses: histograms of whole numbers too, which are for devices, and gradients
-    of a layer norm with a bias of another dtype and no weight, which its own forward kernel takes.
+    """Only PyTorch's CPU refuses such calls.
+
+    Among them are histograms of whole numbers, which are for devices, and gradients of a layer norm with a
+    bias of another dtype and no weight, which its own forward kernel takes.
     """
     if kind != "error only on the CPU":
         return False

@@ -1,4 +1,4 @@
-"""What random programs are made of where no operator asks for anything: dtypes, numbers, sizes, layouts."""
+"""Dtypes, numbers, sizes and layouts of random programs, where no operator asks for any in particular."""
 
 from __future__ import annotations
 

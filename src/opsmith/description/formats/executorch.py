@@ -92,7 +92,7 @@ class ManifestEntry(FunctionsEntry, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class ExecutorchHeader:
-    """What a file says of all its entries: all but ``library`` is a manifest's.
+    """The settings of a file for all its entries: all but ``library`` is a manifest's.
 
     ``external_namespaces`` are the namespaces that others define.
     """
@@ -106,7 +106,7 @@ class ExecutorchHeader:
 
 @dataclass(frozen=True)
 class ExecutorchEntries:
-    """What a list of entries holds; ``declared`` are those of the ``operators`` that are not ATen's."""
+    """The contents of a list of entries; ``declared`` are those of the ``operators`` that are not ATen's."""
 
     kernels: tuple[Kernel, ...]
     operators: tuple[ExecutorchOperator, ...]
@@ -123,7 +123,7 @@ _VARIANTS = ("function", "method")
 def read_executorch_entries(
     document: Document, header: ExecutorchHeader, catalogue: Catalogue | None, *steps: Step
 ) -> ExecutorchEntries:
-    """What the list of entries at ``steps`` holds.
+    """Reads the list of entries at ``steps``.
 
     A kernel's C++ function is in the namespace ``native`` of the one that its name has, as ExecuTorch's
     generated code calls it.  Raises a :class:`DescriptionError` at the place of the first mistake.
@@ -220,7 +220,7 @@ class _EntryReader:
         return [read_declaration(self.document, self.steps, self.raw.func, tags)]
 
     def metas(self) -> list[GivenMeta]:
-        """What a manifest says of the shapes of the operator's results."""
+        """The shapes of the operator's results that a manifest gives, if any."""
         meta = self.raw.meta if isinstance(self.raw, ManifestEntry) else None
         if meta is None:
             return []
@@ -320,7 +320,7 @@ class _EntryReader:
     # ---- its kernels
 
     def _differentiation(self, symbol: str) -> Kernel:
-        """What stands for the function that differentiates the operator, on PyTorch's Tensors."""
+        """The entry for the function that differentiates the operator, on PyTorch's Tensors."""
         location = self._locate("autograd")
         if (obstacle := obstacle_in_cpp(symbol)) is not None:
             raise SyntaxInvalid(
@@ -373,7 +373,7 @@ class _EntryReader:
     def _declared_dtypes(
         self, key: str, given: list[str] | dict[str, list[str]]
     ) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """What ``key`` says of the dtypes that the kernel takes."""
+        """The dtypes that the kernel takes, as ``key`` declares them."""
         if key not in self.document.at(*self.steps):
             return ()
         raw = self.raw

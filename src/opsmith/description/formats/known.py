@@ -12,7 +12,7 @@ from opsmith.errors import FormatUnknown
 
 
 class YamlFormat(Enum):
-    """What a YAML file describes, in words."""
+    """The kind of a YAML file, in words."""
 
     BACKEND = "a backend of opsmith"
     MANIFEST = "a manifest of opsmith"

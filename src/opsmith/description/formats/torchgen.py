@@ -28,12 +28,12 @@ from opsmith.schema import Catalogue, Composite, Variant
 
 _Names = list[str] | None
 
-# What a schema looks like; whether its types exist is not known here, as nothing is made of it.
+# The form of a schema; whether its types exist is not known here, as nothing is made of it.
 _SCHEMA = re.compile(r"(?P<name>[A-Za-z_]\w*(\.\w+)?)\(.*\) *-> *[^ ].*", re.ASCII)
 
 
 class _Options(msgspec.Struct, forbid_unknown_fields=True):
-    """What may stand below an operator's name."""
+    """The keys that may stand below an operator's name."""
 
     structured: bool = False
     ext_structured_meta: bool = False
@@ -103,7 +103,7 @@ class _TorchgenYaml(msgspec.Struct, forbid_unknown_fields=True):
     tocpu: _Names = None
 
 
-# What torch_npu's options choose between is behind the kernel that opsmith calls.
+# torch_npu's options choose between functions behind the kernel that opsmith calls.
 _BEHIND_THE_KERNEL = (
     "op_api",
     "acl_op",

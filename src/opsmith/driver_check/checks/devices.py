@@ -19,7 +19,7 @@ from opsmith.driver.table import (
 from opsmith.driver_check.model import Broken, check
 from opsmith.driver_check.subject import Subject
 
-# What the runtime has room for: kMostDevices.
+# The most devices that the runtime has room for: kMostDevices.
 _MOST_DEVICES = 64
 
 

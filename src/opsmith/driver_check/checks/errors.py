@@ -1,4 +1,4 @@
-"""What a driver says of failures: a text for each thread."""
+"""Checks of a driver's texts for failures: one for each thread."""
 
 from __future__ import annotations
 

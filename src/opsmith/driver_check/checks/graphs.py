@@ -16,7 +16,7 @@ _SIZE = 1000
 
 @contextmanager
 def _graph(subject: Subject, stream: int) -> Iterator[int]:
-    """What was recorded on ``stream``, whose capture has begun."""
+    """The graph recorded on ``stream``, whose capture has begun."""
     made: int | None = subject.driver.get("capture_end", c_void_p, stream)
     if not made:
         raise Broken("a graph", "`capture_end` returned OPSMITH_OK and NULL")

@@ -1,4 +1,4 @@
-"""What thousands of calls leave behind: memory of the device and of the host, threads, open files."""
+"""Checks for leaks in thousands of calls: memory of the device and of the host, threads, open files."""
 
 from __future__ import annotations
 
