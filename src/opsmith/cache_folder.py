@@ -43,7 +43,7 @@ def sealed(content: bytes) -> bytes:
 
 
 def unsealed(text: bytes) -> bytes:
-    """What was :func:`sealed`; raises ValueError where it is not as it was."""
+    """The content of a :func:`sealed` text; raises ValueError where it is not as it was."""
     digest, _, content = text.partition(b"\n")
     if digest != hashlib.sha256(content).hexdigest().encode():
         raise ValueError("not what was written")

@@ -230,7 +230,7 @@ class PackagingError(OpsmithError):
 
 
 class MetadataInvalid(PackagingError):
-    """What ``pyproject.toml`` or the command line says of a package cannot be a wheel's metadata."""
+    """A package's metadata in ``pyproject.toml`` or on the command line that cannot be a wheel's."""
 
 
 class SourceOutside(PackagingError):
@@ -287,11 +287,11 @@ class LibraryRejected(LoadError):
 
 
 class PackageInvalid(LoadError):
-    """What an installed package carries of a backend is damaged, or in a format of another opsmith."""
+    """A backend in an installed package that is damaged, or in a format of another opsmith."""
 
 
 class PackageUnfit(LoadError):
-    """What an installed package carries of a backend is for another torch or another machine.
+    """A backend in an installed package that is for another torch or another machine.
 
     ``has_sources``: the package carries what is needed to build it here.
     """
@@ -334,11 +334,11 @@ class DevicesInvalid(IntegrationError, ValueError):
 
 
 class PolicyInvalid(OpsmithError):
-    """What is said of the fallback, by the environment or by a program, is no policy."""
+    """An invalid policy for the fallback, in the environment or in a program."""
 
 
 class BudgetInvalid(OpsmithError):
-    """What a command is told that may fall back cannot be meant."""
+    """Limits on the fallback that a command cannot apply."""
 
 
 class TraceRejected(OpsmithError):
@@ -353,7 +353,7 @@ class NameRejected(OpsmithError):
 
 
 class ChoicesRejected(OpsmithError):
-    """What a new project is asked to be does not go together."""
+    """Choices for a new project that do not go together."""
 
 
 class ProjectInvalid(OpsmithError):
@@ -377,11 +377,11 @@ class BenchmarkUnknown(OpsmithError):
 
 
 class ProgramInvalid(OpsmithError):
-    """What a command is to run as a program is none: a factory that gives no module, a broken graph."""
+    """A program that a command cannot run: a factory that gives no module, a broken graph."""
 
 
 class InputsRejected(OpsmithError):
-    """What a program of ExecuTorch is to be called with is not what it was exported for."""
+    """Inputs that a program of ExecuTorch was not exported for."""
 
 
 class ProgramFailed(OpsmithError):

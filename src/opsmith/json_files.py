@@ -42,7 +42,7 @@ def read_checked(
 
 
 def read_content(path: Path, name: str, remedy: str) -> bytes:
-    """What is in the file ``path``.  Raises :class:`~opsmith.errors.FileMissing`."""
+    """The content of the file ``path``.  Raises :class:`~opsmith.errors.FileMissing`."""
     try:
         return path.read_bytes()
     except OSError as error:

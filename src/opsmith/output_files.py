@@ -66,7 +66,7 @@ def write_output(path: Path, content: bytes | Iterable[bytes]) -> None:
         raise _rejection(path, error.strerror or str(error)) from None
 
 
-# What a path must be for another file to take its place: a file, or nothing.
+# The types of a path whose place another file can take: a file, or nothing.
 _REPLACED = frozenset({stat.S_IFREG, 0})
 _OBSTACLES = {
     stat.S_IFDIR: errno.EISDIR,
@@ -76,7 +76,7 @@ _OBSTACLES = {
 
 
 def _target(path: Path) -> Path:
-    """What ``path`` stands for, links followed; still a link only where they lead back to themselves."""
+    """The target of ``path``, links followed; still a link only where they lead back to themselves."""
     return Path(os.path.realpath(path))
 
 

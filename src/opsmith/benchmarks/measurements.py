@@ -1,4 +1,4 @@
-"""What a benchmark measures, and how it says so: a table for people, a line of JSON for ``opsmith bench``.
+"""Measurements of a benchmark, and their output: a table for people, a line of JSON for ``opsmith bench``.
 
 A benchmark is a script that ends with :func:`report`.  Each measurement holds what was measured on both
 sides, in turn, in one run: a figure without its peer says little on another machine.
@@ -62,12 +62,12 @@ class Measurement:
 
     @property
     def ratio(self) -> float | None:
-        """What opsmith takes, as a multiple of what the peer does."""
+        """The median of opsmith as a multiple of the peer's."""
         return None if self.peer is None else self.ours.median / self.peer.median
 
     @property
     def value(self) -> float:
-        """What the goal is for."""
+        """The figure that the goal is for."""
         return self.ours.median if self.is_absolute or self.ratio is None else self.ratio
 
     @property
@@ -86,7 +86,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class BenchmarkReport:
-    """What a benchmark prints as its last line with ``--json``."""
+    """The last line that a benchmark prints with ``--json``."""
 
     title: str
     measurements: tuple[Measurement, ...]

@@ -40,7 +40,7 @@ class Benchmark:
 
 @dataclass(frozen=True)
 class BenchmarkResult:
-    """What one benchmark measured; ``failure`` is what it printed last where it did not end well."""
+    """The measurements of one benchmark; ``failure`` is what it printed last where it did not end well."""
 
     name: str
     title: str
@@ -51,7 +51,7 @@ class BenchmarkResult:
 
 @dataclass(frozen=True)
 class BenchRun:
-    """What several benchmarks measured, where and when (ISO 8601, UTC)."""
+    """The results of several benchmarks, with place and time (ISO 8601, UTC)."""
 
     torch: str
     machine: str
@@ -183,7 +183,7 @@ class Change:
 
 
 def changes(earlier: BenchRun, run: BenchRun) -> tuple[Change, ...]:
-    """What changed in the measurements that both runs have, the largest change for the worse first."""
+    """The changes in the measurements that both runs have, the largest change for the worse first."""
     before = {(benchmark, each.name): each for benchmark, each in earlier.measurements()}
     found = []
     for benchmark, each in run.measurements():

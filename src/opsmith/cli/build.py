@@ -98,7 +98,7 @@ def _build_backend(backend: str, json: bool) -> None:
 
 
 def _run_hint() -> str:
-    """What runs a program with what was built, where that is not what `opsmith.load` builds by itself."""
+    """The text that runs a program with what was built, where `opsmith.load` would not build it by itself."""
     wanted = {DEBUG, SANITIZE} & {*os.environ}
     return run_hint(find_compiler(cache_root())) if wanted else ""
 

@@ -221,7 +221,7 @@ def _suite(upstream: Path | None, torchcts: bool) -> Suite | None:
 
 
 def _checkout(folder: Path) -> Checkout:
-    """What is in ``folder``, after a warning where it is of another version than the installed torch."""
+    """The checkout in ``folder``, after a warning where it is of another version than the installed torch."""
     checkout = read_checkout(folder)
     if checkout.mismatch:
         err.print(f"[yellow]warning[/]: {escape(checkout.mismatch)}", soft_wrap=True)
@@ -250,7 +250,7 @@ def _end(outcome: Outcome, output: Path | None, junit: Path | None, json: bool) 
 
 @contextmanager
 def shown_standing() -> Iterator[tuple[OnStanding, OnProgress]]:
-    """What shows how far the run is, and each step of a build: a bar on a terminal, lines in a log."""
+    """Callbacks that show the progress of a run and a build: a bar on a terminal, lines in a log."""
     if err.is_terminal:
         with Progress(
             TextColumn("checking"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
@@ -291,7 +291,7 @@ def _print(results: Results) -> None:
 
 
 def _print_reasons(results: Results) -> None:
-    """What is known to fail or left out, by the declared reason."""
+    """Prints how many are known to fail or left out, by the declared reason."""
     declared = Counter(
         (verdict.reason, verdict.status) for verdict in results.verdicts if verdict.reason
     )

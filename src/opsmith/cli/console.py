@@ -18,7 +18,7 @@ from opsmith.build.progress import OnProgress
 from opsmith.errors import OpsmithError
 from opsmith.output_files import write_output
 
-# What a terminal obeys, in a text that a file or an error brings, and how it is shown.
+# Control characters, which a terminal obeys, in a text of a file or an error, and how they are shown.
 _OBEYED = {*range(32), *range(127, 160)} - {ord("\t"), ord("\n")}
 _SHOWN = {code: f"\\x{code:02x}" for code in _OBEYED}
 

@@ -116,7 +116,7 @@ def _facts(explanation: Explanation, backend: str) -> Table:
 
 
 def _autograd(entry: Entry) -> str:
-    """What is to be said of the operator's gradient, if anything."""
+    """The text about the operator's gradient, if any."""
     if entry.autograd:
         return entry.autograd.why
     return entry.interception.why if entry.interception else ""

@@ -1,4 +1,4 @@
-"""What ``opsmith conform --fuzz`` prints: counts, and each class of differences with a program."""
+"""Output of ``opsmith conform --fuzz``: counts, and each class of differences with a program."""
 
 from __future__ import annotations
 

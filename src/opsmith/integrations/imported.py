@@ -10,7 +10,7 @@ from types import ModuleType
 
 OnImport = Callable[[ModuleType], None]
 
-# What is to be called with the modules of these names.
+# Functions to be called with the modules of these names.
 _awaited: dict[str, list[OnImport]] = {}
 
 

@@ -18,7 +18,7 @@ from opsmith.switches import is_switched_off
 
 VARIABLE = "OPSMITH_INTEGRATIONS"
 
-# What makes a module know the device of a name.
+# A function that makes a module know the device of a name.
 Change = Callable[[ModuleType, str], None]
 
 _LIBRARIES: dict[str, Mapping[str, Change]] = {
@@ -101,7 +101,7 @@ def _integrate(library: str) -> None:
             f"{library} is not installed", remedy=f"pip install {library}"
         ) from None
     for name, change in _LIBRARIES[library].items():
-        # What the library imports only when asked for, such as its test utilities, is not asked for.
+        # Modules that the library imports only when asked for, such as its test utilities, are not asked for.
         when_imported(name, _once(change, device))
 
 

@@ -11,7 +11,7 @@ from opsmith.errors import LibraryChanged
 
 
 def part(module: ModuleType, name: str) -> Any:
-    """What ``name``, which may be dotted, is in ``module``; a class's own attribute is not bound.
+    """The part ``name``, which may be dotted, of ``module``; a class's own attribute is not bound.
 
     Raises :class:`LibraryChanged` where there is no such part.
     """

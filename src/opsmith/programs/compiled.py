@@ -1,6 +1,6 @@
-"""What ``torch.compile`` made of a program: its graphs, what each became, and where they were broken.
+"""The graphs that ``torch.compile`` made of a program: what each became, and where they were broken.
 
-Runs the program as a process of its own, which writes that when it ends.  ``opsmith explain --compile``
+Runs the program as a process of its own, which writes these when it ends.  ``opsmith explain --compile``
 prints what is found here.
 """
 

@@ -131,7 +131,7 @@ class RouteUse:
 
 @dataclass(frozen=True)
 class OperatorUse:
-    """What a program did with one operator on the device.
+    """The calls of one operator by a program on the device.
 
     ``seconds`` is the operators' own time, without that of the operators they call.  Of the ``calls``,
     ``fell_back`` ran on the CPU, in ``fallback_seconds``.  ``bytes_moved`` were copied between host and
@@ -199,7 +199,7 @@ def run_recorded(program: Program, *, backend: str | None) -> tuple[int, str | N
 def program_coverage(
     program: str, status: int, calls: Calls, plan: Plan, catalogue: Catalogue, share: float
 ) -> ProgramCoverage:
-    """What ``calls`` say of the backend of ``plan``, and the kernels that save ``share`` of the time."""
+    """The coverage of ``calls`` by ``plan``'s backend, with the kernels that save ``share`` of the time."""
     used: dict[str, list[Call]] = {}
     for call in calls.tree:
         if call.on_device and not call.is_backward and call.calls:

@@ -1,4 +1,4 @@
-"""What of a program ran on the CPU, which kernel to write first, and whether that is more than allowed.
+"""The fallbacks of a program, the kernel to write first, and whether there are more than allowed.
 
 Runs the program as a process of its own, which writes its counts when it ends; those of all processes
 that it starts are added up.  ``opsmith fallbacks`` prints what is found here.
@@ -95,10 +95,10 @@ def first_kernel(fallbacks: Fallbacks, plan: Plan, catalogue: Catalogue) -> Advi
 
 @dataclass(frozen=True)
 class Gate:
-    """What may fall back: ``budget`` calls in all (None: any number), those of ``allowed`` beside.
+    """The limit on fallbacks: ``budget`` calls in all (None: any number), those of ``allowed`` beside.
 
-    No operator of ``forbidden`` may.  Where something is allowed by name and no budget is given, the
-    budget is 0.
+    No operator of ``forbidden`` may fall back.  Where something is allowed by name and no budget is given,
+    the budget is 0.
     """
 
     budget: int | None = None
@@ -106,7 +106,7 @@ class Gate:
     forbidden: frozenset[str] = frozenset()
 
     def violations(self, fallbacks: Fallbacks) -> list[str]:
-        """What is wrong with ``fallbacks``, a sentence each."""
+        """The violations in ``fallbacks``, a sentence each."""
         found = [
             f"`{count.operator}` fell back in {_calls(count.calls)}, and --fail-on forbids it"
             for count in fallbacks.counts

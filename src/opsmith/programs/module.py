@@ -84,7 +84,7 @@ class ModuleProgram:
 
 
 def made_by_factory(spec: str, inputs: Sequence[str], *, train: bool) -> ModuleProgram:
-    """What ``package.module:name`` makes.
+    """The program of the module that ``package.module:name`` makes.
 
     ``name`` is a function without arguments that returns a module, or ``(module, inputs)`` with a tuple
     or a dictionary of inputs, and the dynamic shapes after them; or a class of modules.  A class is made

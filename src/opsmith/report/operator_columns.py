@@ -45,7 +45,7 @@ _CODE = (
 
 @dataclass(frozen=True)
 class Inspected:
-    """What is known of a backend before anything runs on it; ``sizes`` are bytes by name."""
+    """Facts about a backend before anything runs on it; ``sizes`` are bytes by name."""
 
     plan: Plan
     operators: OperatorColumns

@@ -26,7 +26,7 @@ _RENAMED = {
 }
 
 OPENING = '<script type="application/json" id="report">'
-"""What stands before the document in a page."""
+"""The text before the document in a page."""
 
 _EMBEDDED = re.compile(re.escape(OPENING).encode() + rb"\s*(?P<data>\{.*?)</script>", re.DOTALL)
 
@@ -148,7 +148,7 @@ class VerdictChange:
 
 @dataclass(frozen=True)
 class Trend:
-    """What changed since an earlier report.
+    """The changes since an earlier report.
 
     ``routes`` are name, count before and now.  ``scores`` are check, dtype, passed and total before,
     and now.  ``sizes`` are name, bytes before and now.

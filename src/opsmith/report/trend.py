@@ -1,4 +1,4 @@
-"""What changed between two reports: routes, verdicts, scores, sizes, what fell back, benchmarks."""
+"""Changes between two reports: routes, verdicts, scores, sizes, what fell back, benchmarks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NOT_THERE = len(_PREFERENCE)
 
 
 def trend(earlier: ReportData, source: str, now: ReportData) -> Trend:
-    """What changed since ``earlier``, which was read from ``source``."""
+    """The changes since ``earlier``, which was read from ``source``."""
     before, after = earlier.operators.routes(), now.operators.routes()
     counts = Counter(before.values()), Counter(after.values())
     return Trend(

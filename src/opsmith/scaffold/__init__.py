@@ -1,4 +1,4 @@
-"""What `opsmith new` writes: the repository of a new device, and what a newer opsmith would write otherwise.
+"""The repository that `opsmith new` writes for a device, and what a newer opsmith would write otherwise.
 
 ``templates/`` has the files, in a folder for each choice.
 """

@@ -1,4 +1,4 @@
-"""What a new project may choose, and which folders of ``templates/`` each choice brings.
+"""The choices for a new project, and the folders of ``templates/`` that each brings.
 
 A new choice is a member of an enum here and a folder there.
 """
@@ -12,14 +12,14 @@ from opsmith.errors import ChoicesRejected
 
 
 class DriverLanguage(Enum):
-    """What the driver is written in."""
+    """The language of the driver."""
 
     C = "c"
     PYTHON = "python"
 
 
 class KernelLanguage(Enum):
-    """What the kernels are written in."""
+    """The language of the kernels."""
 
     CPP = "cpp"
     PYTHON = "python"
@@ -28,7 +28,7 @@ class KernelLanguage(Enum):
 
 @dataclass(frozen=True)
 class Choices:
-    """What a project was asked to be; raises :class:`~opsmith.errors.ChoicesRejected` for what does not fit.
+    """The choices for a project; raises :class:`~opsmith.errors.ChoicesRejected` for those that do not fit.
 
     ``driver``: None for the driver `opencl` that comes with opsmith, which compiles kernels in OpenCL C.
     ``executorch``: its kernels serve programs of ExecuTorch too.

@@ -1,4 +1,4 @@
-"""What a project remembers of `opsmith new`: the version, the choices and the files as they were written.
+"""The record of `opsmith new` in a project: the version, the choices and the files as they were written.
 
 The files are kept whole, so that what a newer opsmith would write otherwise can be told from what the
 user has edited.

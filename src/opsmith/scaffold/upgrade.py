@@ -1,4 +1,4 @@
-"""What this opsmith would write differently than the one that wrote a project.
+"""The changes that this opsmith would make to a project that another one wrote.
 
 Files that the user has not edited can be brought up to date; for the others, what has changed between the
 templates is told, and taking it over is left to the user.
@@ -33,7 +33,7 @@ class FileChange:
 
 @dataclass(frozen=True)
 class Upgrade:
-    """What the versions of opsmith that wrote a project and that runs now write differently."""
+    """The differences between what the opsmith that wrote a project and the one that runs now write."""
 
     folder: Path
     wrote: str
@@ -44,7 +44,7 @@ class Upgrade:
 
 
 def find_upgrade(folder: Path) -> Upgrade:
-    """What would change in the project in ``folder``.  Changes nothing.
+    """The upgrade for the project in ``folder``.  Changes nothing.
 
     Raises what :func:`~opsmith.scaffold.record.read_record` raises, and
     :class:`~opsmith.errors.ProjectInvalid` for a file that cannot be read.
@@ -78,7 +78,7 @@ def apply_upgrade(upgrade: Upgrade) -> None:
 
 
 def _text_of(path: Path) -> str | None:
-    """What is in the file ``path``; None where there is none."""
+    """The text of the file ``path``; None where there is none."""
     try:
         return path.read_bytes().decode(errors="surrogateescape")
     except FileNotFoundError:
