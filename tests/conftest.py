@@ -1,4 +1,4 @@
-"""What all test files share: the loaded device, backends written on the spot, and the markers' meaning."""
+"""Fixtures and markers of all test files: the loaded device, and backends written on the spot."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def _group(root: Path, nodeid: str) -> str:
-    """What tests of one worker share: a process, or the fixtures of a file; each page is by itself."""
+    """The scheduling group of a test: its process, or the fixtures of its file; each page is by itself."""
     path, _, name = nodeid.partition("::")
     if process := isolation.process_name(root / path, name):
         return process

@@ -59,7 +59,7 @@ TORCH = (
     *("jinja2", "msgspec", "yaml", "filelock", "xml.etree.ElementTree"),
     *("typer", "rich.console", "rich.table", "rich.progress", "torchgen.model", "torchgen.gen"),
 )
-"""What a server has imported: other people's modules, of which none starts a thread."""
+"""The modules that a server has imported: other people's, of which none starts a thread."""
 
 EXECUTORCH = (*TORCH, "executorch.exir")
 """For programs that export; ``opsmith executorch`` gets it by itself."""
@@ -94,7 +94,7 @@ def run(
     timeout: float = 300,
     check: bool = False,
 ) -> subprocess.CompletedProcess[str]:
-    """What ``subprocess.run`` returns with ``text`` and both outputs in pipes, for a Python program.
+    """Runs a Python program as ``subprocess.run`` does with ``text`` and both outputs in pipes.
 
     ``command`` starts with ``sys.executable`` or with a script beside it; ``stderr`` may be
     ``subprocess.STDOUT``.  Raises ``subprocess.TimeoutExpired`` after ``timeout`` seconds, when the program
@@ -156,7 +156,7 @@ def _can_be_forked(words: Sequence[str]) -> bool:
 
 
 class AsForks:
-    """What a module of opsmith may have in the place of ``subprocess``."""
+    """The stand-in for ``subprocess`` in a module of opsmith."""
 
     DEVNULL, PIPE = subprocess.DEVNULL, subprocess.PIPE
 
@@ -177,10 +177,10 @@ def _asking(words: Sequence[str]) -> list[str]:
 
 
 def _imports(words: Sequence[str]) -> Sequence[str]:
-    """What the program of ``words`` begins by importing."""
+    """The modules that the program of ``words`` begins by importing."""
     if Path(words[0]).name == "opsmith":
         return {"executorch": EXECUTORCH, "conform": OPINFO}.get("".join(words[1:2]), TORCH)
-    # What opsmith starts itself.
+    # Processes that opsmith starts itself.
     workers = {"opsmith.conformance": OPINFO, "opsmith.executorch": EXECUTORCH}
     return next(
         (workers[word.rpartition(".")[0]] for word in words[:5] if word.endswith(".worker")), TORCH
@@ -550,7 +550,7 @@ def _run_as_main(source: str | bytes, file: str) -> None:
 
 
 def _forget_the_server() -> None:
-    """What the forks would else share, or have found in the server's environment."""
+    """Resets the state that the forks would share, or have found in the server's environment."""
     random.seed()
     tempfile.tempdir = None
     terminal = sys.stdout.encoding, sys.stdout.errors

@@ -59,14 +59,14 @@ class Isolated:
     """Seconds for the whole process, which may compile for most of them."""
 
     def bracket(self, value: str, case: str = "") -> str:
-        """What follows the name of a test function, as pytest writes parameters."""
+        """The parameters behind the name of a test function, as pytest writes them."""
         words = [*([value or "default"] if self.variable else []), *([case] if case else [])]
         return f"[{'-'.join(words)}]" if words else ""
 
 
 @functools.cache
 def isolated(path: Path) -> Isolated | None:
-    """What the test file at ``path`` says; None where it runs in the process of all others."""
+    """The mark of the test file at ``path``; None where it runs in the process of all others."""
     text = path.read_text(encoding="utf-8")
     if "mark.isolated" not in text:
         return None

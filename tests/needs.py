@@ -1,4 +1,4 @@
-"""What tests need beside Python, its packages and a C++ compiler: a table, and the marker ``needs``.
+"""Tools that tests need beside Python, its packages and a C++ compiler: a table, and the marker ``needs``.
 
 ``@pytest.mark.needs("cmake")`` skips a test where cmake is missing, with the reason and the command that
 installs it; with ``OPSMITH_TESTS_REQUIRE_ALL=1``, as in continuous integration, such a test fails instead.
@@ -99,7 +99,7 @@ NEEDS = {
 
 
 def missing() -> dict[str, Need]:
-    """What is not here."""
+    """The entries of ``NEEDS`` that are missing here."""
     return {name: need for name, need in NEEDS.items() if not need.is_there()}
 
 

@@ -18,7 +18,7 @@ def refusal(
 
 
 def outcome(call: Callable[..., object], *arguments: object) -> object:
-    """What the call returns, or the type of what it raises."""
+    """The result of the call, or the type of the exception that it raises."""
     try:
         return call(*arguments)
     except Exception as error:

@@ -16,7 +16,7 @@ _NAME = re.compile(r"(?<=[^*,(]) (?P<name>\w+)(?=[,=]|$)")
 
 
 def features(group: Group, catalogue: Catalogue) -> set[Feature]:
-    """What generated code is made from: for each variant, its arguments, results and properties."""
+    """Features that generated code depends on: for each variant, its arguments, results and properties."""
     members = [(variant, catalogue.operators[name]) for variant, name in group.members()]
     kinds = tuple((variant, operator.composite) for variant, operator in members)
     found: set[Feature] = {("group", group.structured, group.iterator, kinds)}

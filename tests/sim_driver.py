@@ -43,7 +43,7 @@ class SimDriver(OpenedDriver):
 
     @contextmanager
     def recorded_ranges(self) -> Iterator[list[str]]:
-        """What threads open (``+text``) and close (``-``) within it; filled at its end."""
+        """The ranges that threads open (``+text``) and close (``-``) within it; filled at its end."""
         lines: list[str] = []
         read = self.library.opsmith_sim_recorded_ranges
         read.argtypes, read.restype = [ctypes.c_char_p, c_size_t], c_size_t

@@ -103,7 +103,7 @@ def run(tmp_path: Path) -> Pytest:
 
 
 def ran(folder: Path) -> list[str]:
-    """What the tests wrote of themselves."""
+    """The names that the tests wrote as they ran."""
     return (folder / "ran").read_text().split()
 
 

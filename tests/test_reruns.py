@@ -1,4 +1,4 @@
-"""What ``.ci/run`` makes of failures: those that do not happen again are flaky, all others stop it."""
+"""Failures in ``.ci/run``: those that do not happen again are flaky, all others stop it."""
 
 from __future__ import annotations
 

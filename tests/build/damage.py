@@ -1,4 +1,4 @@
-"""What happens to files: cut short by a full disk, altered by a bad one, emptied by a power cut, removed."""
+"""Damage to files: cut short by a full disk, altered by a bad one, emptied by a power cut, removed."""
 
 from __future__ import annotations
 

@@ -45,13 +45,13 @@ class FakeBuild:
         return {"OPSMITH_CACHE_DIR": str(self.cache), "CXX": str(self.compiler), "MAX_JOBS": "1"}
 
     def build(self) -> tuple[BuiltBackend, list[str]]:
-        """What :func:`build_backend` returns and reports, in a process that has these variables."""
+        """The result and the reports of :func:`build_backend`, in a process that has these variables."""
         steps: list[str] = []
         built = build_backend(self.description, progress=lambda step: steps.append(str(step)))
         return built, steps
 
     def made(self) -> list[str]:
-        """What the compiler made since this was last asked: each ``object`` and ``library``."""
+        """The compiler's work since this was last asked: each ``object`` and ``library``."""
         log = _log(self.compiler)
         lines = log.read_text().splitlines() if log.exists() else []
         log.unlink(missing_ok=True)

@@ -444,7 +444,7 @@ def test_a_source_that_does_not_compile(shop: Shop) -> None:
     )
     assert "return fifth" in (shop.cache / "logs" / "test.log").read_text()
     assert partial_files(shop.cache) == []
-    # What compiled is kept.
+    # Objects that compiled are kept.
     bad.write_text("")
     assert shop.built(library_of(good, bad))[1] == [
         "[1/2] compiling bad.cpp",

@@ -1,4 +1,4 @@
-"""What the build of a backend takes from the cache, and what it makes anew, wherever things lie."""
+"""Files that the build of a backend takes from the cache or makes anew, wherever things lie."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def loaded(
 
 @pytest.fixture
 def read_only(chip: FakeBuild) -> Iterator[list[str]]:
-    """What starts a process for which the cache is on a file system that is mounted read-only."""
+    """The command that starts a process whose cache is on a file system mounted read-only."""
     if os.geteuid():
         for path in (chip.cache, *chip.cache.rglob("*")):
             path.chmod(path.stat().st_mode & ~0o222)

@@ -35,7 +35,7 @@ compilation = Compilation([library], find_compiler(cache), cache)
 compilation.run(cache / "logs" / "test.log", lambda step: print(step, flush=True))
 print(compilation.outputs()[0])
 """
-# What it does beside compiling comes after the log's line, so that whoever has read that finds it at work.
+# Its work beside compiling comes after the log's line, so that whoever has read that finds it at work.
 COMPILER = """#!/bin/sh
 source=$(for each; do case "$each" in *.cpp) basename "$each";; esac; done)
 case " $* " in
@@ -87,7 +87,7 @@ class Workshop:
         (self.gates / name).touch()
 
     def compiled(self) -> list[str]:
-        """What was given to the compiler so far, in order; the linker's work is ``link``."""
+        """The files that the compiler was given so far, in order; the linker's work is ``link``."""
         return self.log.read_text().splitlines()
 
     def programs(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a build that somebody waits for says on stderr, and when."""
+"""Messages on stderr of a build that somebody waits for, and their times."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_loading_says_what_is_built_and_nothing_once_it_is(tmp_path: Path) -> No
     assert re.fullmatch(rf"{what} \(\d+ s\): (\[\d+/\d+\] )?[a-zA-Z].*", first[0])
     assert re.fullmatch(rf"{what}: done after \d+ s", first[-1])
     assert second == []
-    # What was built is text: it is refused after it was shown.
+    # The built library is text: it is refused after the build was shown.
     assert all("opsmith.errors.LoadError: " in done.stderr for done in said)
 
 

@@ -1,4 +1,4 @@
-"""What commands print of texts that others wrote."""
+"""Texts that others wrote, as commands print them."""
 
 from __future__ import annotations
 

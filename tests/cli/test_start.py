@@ -1,4 +1,4 @@
-"""What commands and imports leave alone, so that they start at once."""
+"""Modules that commands and imports leave alone, so that they start at once."""
 
 from __future__ import annotations
 

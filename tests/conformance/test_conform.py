@@ -127,7 +127,7 @@ def test_planted_faults_are_found_and_named(tmp_path: Path) -> None:
 def test_sim_conforms_in_float32(
     host_window: str, samples: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What docs/observe/conformance.md promises: no bad verdict, and at most five expected failures."""
+    """The promise of docs/observe/conformance.md: no bad verdict, and at most five expected failures."""
     monkeypatch.setenv("OPSMITH_HOST_WINDOW", host_window)
     outcome = conformance.run("sim", dtypes=["float32"], checks=["forward"], samples=samples)
     results = outcome.results
@@ -570,7 +570,7 @@ def test_upstream_tests_run_on_the_device(tmp_path: Path) -> None:
     assert "has no file `test_view_op.py` (did you mean test_view_ops.py?)" in printed
 
 
-# What TorchCTS is made of, with two of its tests.
+# The files of TorchCTS, with two of its tests.
 TORCHCTS = {
     "psutil.py": "",
     "torchcts/__init__.py": "",

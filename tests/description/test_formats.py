@@ -128,7 +128,7 @@ def test_torch_npus_dialect_is_read_whole(catalogue: Catalogue) -> None:
 
 @pytest.fixture(scope="session")
 def torchgen_names() -> Callable[[Path], dict[str, str]]:
-    """What torchgen calls the kernel of each operator of a file, as its own parser says."""
+    """Returns the kernel names that torchgen's own parser gives the operators of a file."""
     from torchgen.gen import get_grouped_native_functions
     from torchgen.gen_backend_stubs import parse_backend_yaml
 

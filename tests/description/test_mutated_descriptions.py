@@ -219,7 +219,7 @@ def plans_or_refuses(tmp_path: Path, small_catalogue: Catalogue) -> Callable[[st
             import_library(tmp_path / name, small_catalogue)
         except OpsmithError:
             return
-        # What can be read can be imported, and is then the same.
+        # A file that can be read can be imported, and is then the same.
         assert_imported_is_the_same(tmp_path / name, small_catalogue)
 
     return run
@@ -228,7 +228,7 @@ def plans_or_refuses(tmp_path: Path, small_catalogue: Catalogue) -> Callable[[st
 def test_mutated_files_are_planned(
     tmp_path: Path, plans_or_refuses: Callable[[str, str], None], small_catalogue: Catalogue
 ) -> None:
-    """What the small catalogue lacks would be refused before anything is planned."""
+    """Operators that the small catalogue lacks would be refused before anything is planned."""
     for name in FILES:
         plans_or_refuses(name, FILES[name])
         resolve(read_backend(tmp_path / "backend.yaml", small_catalogue), small_catalogue)

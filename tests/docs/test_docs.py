@@ -34,7 +34,7 @@ NEEDS = {
     **dict.fromkeys(("python", "fallback", "ten-minutes"), "Python.h"),
     "math-library": "oneDNN",
 }
-"""What a page does only where it is there: see ``needs.py``."""
+"""The requirement of a page that does something only where it is there: see ``needs.py``."""
 
 _CODE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)  # a C++ lambda looks like a link
 _LINK = re.compile(r"\]\((?P<target>[^)#:]*)(?:#(?P<heading>[^)]*))?\)")
@@ -77,7 +77,7 @@ def test_a_page_that_runs_has_no_block_that_does_not(page: Path) -> None:
 
 
 def _links(page: Path) -> list[tuple[Path, str | None]]:
-    """What ``page`` links to in this repository: the file, and the heading in it."""
+    """The links of ``page`` within this repository: the file, and the heading in it."""
     text = _CODE.sub("", page.read_text(encoding="utf-8"))
     return [
         ((page.parent / (m["target"] or page.name)).resolve(), m["heading"])

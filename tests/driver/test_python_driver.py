@@ -72,7 +72,7 @@ class Chip(Driver):
 
 @pytest.fixture(scope="session")
 def library() -> Path:
-    """What stands between C and a class."""
+    """The library that connects C to a driver class in Python."""
     named = PythonDriver(HERE / "queued_chip.py", "QueuedChip")
     return build_driver("python", python_driver_of(named, Location(HERE), host_window=True))
 

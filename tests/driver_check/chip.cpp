@@ -41,7 +41,7 @@ struct opsmith_graph_s {
   std::vector<Task> tasks;
 };
 
-// What is recorded of the streams that take part. The first one does not yet wait for those that are `open`.
+// The recording of the streams that take part. The first one does not yet wait for those that are `open`.
 struct Capture {
   opsmith_stream first = nullptr;
   opsmith_graph graph = nullptr;
@@ -273,7 +273,7 @@ opsmith_status release(int device, void* pointer) {
   if (lies("never used again")) {
     return OPSMITH_OK;
   }
-  // What two of the lies handed out lies beside the start of the block.
+  // Two of the lies handed out an address beside the start of the block.
   const size_t offset = static_cast<char*>(pointer) - chip.addresses;
   auto found = chip.blocks.find(offset + (lies("overlap") && chip.blocks.count(offset) == 0 ? 64 : 0));
   found = lies("misaligned") && offset % kAlignment != 0 ? chip.blocks.find(offset - 4) : found;

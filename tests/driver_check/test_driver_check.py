@@ -15,7 +15,7 @@ from opsmith.driver_check.running import OPENING, Target, check_driver, check_on
 
 CHIP = Path(__file__).with_name("chip.cpp")
 
-# What a driver does (chip.cpp), the check that has to fail, and what it has to say.
+# A driver's lie (chip.cpp), the check that has to fail, and its message.
 LIES = {
     "NULL table": ("library", "returned NULL"),
     "version 9": ("library", "was built with version 9 of opsmith_driver.h (a table of 304 bytes)"),
@@ -110,7 +110,7 @@ LIES = {
     "leak of files": ("streams leave nothing", "there are 2000 more"),
     "leak of events": ("events leave nothing", "more"),
     "leak of pinned memory": ("pinned memory leaves nothing", "more"),
-    # What no single check is about.
+    # Lies that no single check is about.
     "status 77": ("fills", "`fill` returned 77, which is no status"),
     "not ready": ("fills", "`fill` returned OPSMITH_NOT_READY"),
     "crash": ("copies from the host", "the process was ended by signal SIGSEGV in `copy`"),

@@ -39,7 +39,7 @@ KERNELS = """
     - {op: rrelu_with_noise.out, kernel_name: chip::rrelu_with_noise_out}
     - {op: topk.values, kernel_name: chip::topk}
 """
-# What the golden text says of operators without a kernel: a short name, a long one, and one that is in-place.
+# Operators without a kernel in the golden text: a short name, a long one, and one that is in-place.
 UNSERVED = ("special_entr", "special_scaled_modified_bessel_k0", "sub")
 
 
@@ -153,7 +153,7 @@ def test_golden_autograd(emitted: Callable[..., dict[str, str]]) -> None:
     declared = files["ChipNativeFunctions.h"]
     golden = {
         "RegisterAutogradChip_0.cpp": text,
-        # What stands above it is as in the other header.
+        # The text above it is as in the other header.
         "AutogradNativeFunctions.h": declared[declared.index("// linear, backward") :],
     }
     if os.environ.get("OPSMITH_UPDATE_GOLDEN"):

@@ -51,7 +51,7 @@ def test_representatives_have_what_all_groups_have(catalogue: Catalogue) -> None
 
 
 def complaints(plan: Plan, folder: Path, groups: int) -> list[str]:
-    """What the compiler says of the files that are generated for ``groups`` groups."""
+    """The compiler's diagnostics for the files that are generated for ``groups`` groups."""
     torch = find_torch()
     compiler = find_compiler(folder)
     files = emit(plan)

@@ -164,7 +164,7 @@ def opsmith_stubs(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 class Row(msgspec.Struct, forbid_unknown_fields=True):
-    """What ``opsmith stubs --json`` promises of each stub."""
+    """The fields that ``opsmith stubs --json`` promises for each stub."""
 
     name: str
     signature: str

@@ -43,7 +43,7 @@ def test_the_whole_library_holds_every_kernel(chip: Path) -> None:
 
 
 def _size(library: Path) -> int:
-    """What binutils' ``size`` says."""
+    """The size of ``text``, as binutils' ``size`` prints it."""
     done = subprocess.run(["size", library], capture_output=True, text=True, check=True)
     return int(done.stdout.splitlines()[1].split()[0])
 

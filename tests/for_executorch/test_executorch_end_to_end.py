@@ -207,7 +207,7 @@ def test_a_perceptron_with_the_whole_portable_library(folder: Path) -> None:
     assert ran.difference is not None and ran.difference < TOLERANCE
 
 
-# What a program calls is a small part of the libraries; of all these programs a larger one.
+# A program calls a small part of the libraries; all these programs call a larger one.
 OWN_PART, PART_OF_ALL = 0.15, 0.25
 # `residual` computes all that the others do: they are nightly.
 TOGETHER = [each for each in LIBRARY_OF if each not in (quantized_models.mlp, quantized_models.cnn)]
@@ -248,7 +248,7 @@ def check(model: Model, path: Path, built: BuiltLibrary) -> None:
     if model.__module__ == "quantized_models":
         tolerance = step_of(model)
     assert ran.difference is not None and ran.difference < tolerance
-    # What dim orders make of an operator no library has: the runtime serves it.
+    # No library has the operators that dim orders add: the runtime serves them.
     own = {
         name: server
         for name, server in ran.served_by.items()
@@ -358,7 +358,7 @@ def layer():
 
 
 def served_in_a_program(folder: Path, source: str, name: str, *options: str) -> dict[str, object]:
-    """What ``opsmith executorch run`` says of a module that calls the library's own operators.
+    """The report of ``opsmith executorch run`` on a module that calls the library's own operators.
 
     ``options`` are the export's. PyTorch knows these when the backend is loaded: that is the commands' to do.
     """

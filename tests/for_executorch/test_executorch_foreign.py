@@ -34,7 +34,7 @@ pytestmark = [
     pytest.mark.skipif(HERE == "aarch64", reason="it is this processor"),
 ]
 
-# What a library of small kernels calls of the runtime, beside csrc/lean.
+# The functions of the runtime that a library of small kernels calls, beside csrc/lean.
 RUNTIME = """\
 #include <executorch/runtime/kernel/operator_registry.h>
 namespace executorch::runtime {

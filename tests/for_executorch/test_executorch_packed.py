@@ -108,7 +108,7 @@ def test_layers_that_are_not_packed(backend: Path) -> None:
 
 
 class Read(nn.Module):
-    """What follows a layer, where something else reads or writes what comes in between."""
+    """Layers and what follows them, where something else reads or writes the result in between."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -215,7 +215,7 @@ def test_the_registry_has_an_end(tmp_path: Path, catalogue: Catalogue) -> None:
 
 
 def refused(tmp_path: Path, catalogue: Catalogue, entry: str, why: type[DescriptionError]) -> str:
-    """What the plan says of a library with ``entry``, from the line on."""
+    """The plan's refusal of a library with ``entry``, from the line on."""
     library = f"library: plain\nabi: executorch\nkernels:\n{entry}\n"
     backend = write_chip(tmp_path, plain=library)
     with pytest.raises(why) as error:
@@ -358,7 +358,7 @@ HERE = BuiltFor("1.4.1", "cpython-311", "x86_64")
 
 
 def built(backend: Path, catalogue: Catalogue, *forms: CallForm) -> LibraryDescription:
-    """What the library of ``backend`` says of itself, which was built for ``forms``, or for any."""
+    """The description of the library of ``backend``, built for ``forms``, or for any."""
     return library_description(planned(backend, catalogue, *forms), HERE)
 
 

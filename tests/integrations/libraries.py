@@ -6,7 +6,7 @@ import importlib.util
 
 import pytest
 
-# What the tests were made with.
+# The versions that the tests were made with.
 VERSIONS = {"accelerate": "1.15.0", "lightning": "2.6.6", "transformers": "5.23.0"}
 
 

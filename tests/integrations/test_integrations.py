@@ -39,7 +39,7 @@ Told = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def told(sim: LoadedBackend, tmp_path: Path) -> Told:
-    """What a program tells that finds the stand-ins, and maybe others in the place of some files."""
+    """Runs a program that finds the stand-ins, some files perhaps replaced, and returns what it tells."""
 
     def run(code: str, changes: dict[str, str] | None = None, **environment: str) -> dict[str, Any]:
         write_packages(tmp_path, changes)

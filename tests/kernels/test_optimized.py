@@ -1,4 +1,4 @@
-"""What the library ``optimized`` looks like to the linker."""
+"""The library ``optimized`` as the linker sees it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_an_instruction_set_that_the_processor_lacks_is_refused() -> None:
 
 @pytest.fixture(scope="module")
 def vectorised(tmp_path_factory: pytest.TempPathFactory) -> list[Object]:
-    """What a build for ExecuTorch makes of the sources in vectors, for each instruction set."""
+    """The objects of the vectorised sources in a build for ExecuTorch, for each instruction set."""
     folder = tmp_path_factory.mktemp("vectorised")
     backend = folder / "backend.yaml"
     backend.write_text(f"backend: vectorised\ndriver: sim\nlibraries: [{', '.join(LIBRARIES)}]\n")

@@ -1,4 +1,4 @@
-"""What sim's operators refuse and leave alone, as ATen's on the CPU do: overlapping memory, calls that raise.
+"""Memory that sim's operators refuse or leave alone, as ATen's on the CPU do: overlaps, calls that raise.
 
 ``test_sim_kernels`` asks for the values of calls that nothing is wrong with.
 """

@@ -31,7 +31,7 @@ def gradient(call: Callable[..., Tensor], *operands: Tensor) -> Tensor:
 
 
 def as_seen(result: Any) -> Any:
-    """What a user sees of a result, or of an error."""
+    """A result, or an error, as a user sees it."""
     if isinstance(result, Tensor):
         return result.tolist(), result.dtype, tuple(result.shape), result.stride()
     return type(result)

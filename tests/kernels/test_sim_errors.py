@@ -1,4 +1,4 @@
-"""What OpInfo says that an operator refuses, sim refuses with the words that PyTorch's own tests look for."""
+"""Calls that OpInfo says are refused: sim refuses them with the words that PyTorch's own tests look for."""
 
 from __future__ import annotations
 

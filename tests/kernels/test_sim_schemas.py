@@ -1,7 +1,7 @@
-"""What sim's operators write to, and share memory with, is what their schemas say.
+"""Sim's operators write to, and share memory with, what their schemas say.
 
 PyTorch's SchemaCheckMode looks; autograd, ``torch.compile`` and ``vmap`` rely on it.  Samples are OpInfo's.
-What PyTorch's own CPU does otherwise than a schema says, sim may do, too.
+Where PyTorch's own CPU departs from a schema, sim may, too.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def installed(folder: Path, distribution: str, entry: str) -> None:
 
 
 def build(folder: Path) -> str:
-    """What `opsmith build` says of the package there."""
+    """The output of `opsmith build` for the package there."""
     done = run_opsmith("build", "mychip", env={"PYTHONPATH": python_path(folder)}, timeout=900)
     assert done.returncode == 0, done.stderr
     return done.stdout

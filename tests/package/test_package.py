@@ -43,7 +43,7 @@ from refusal import refusal
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 TORCH = compiled_for(torch_version())
 BUILD = f"torch-{TORCH}-{platform.machine()}"
-# What a machine lacks that has opsmith and torch for running a packaged device only.
+# Modules that a machine lacks which has opsmith and torch for running a packaged device only.
 WITHOUT = (
     "opsmith.build",
     "opsmith.emit",
@@ -101,13 +101,13 @@ class Installed:
         )
 
     def name(self) -> str:
-        """What the backend is called that :meth:`load` loads."""
+        """The name of the backend that :meth:`load` loads."""
         run = self.load()
         assert run.returncode == 0, run.stderr
         return run.stdout.strip()
 
     def error(self, **environment: str) -> str:
-        """What :meth:`load` says where it fails."""
+        """The error of :meth:`load`, which fails."""
         run = self.load(**environment)
         assert run.returncode == 1, run.stdout
         return run.stderr[run.stderr.rindex("opsmith.errors.") :].strip()

@@ -1,4 +1,4 @@
-"""What `torch.compile` does with a device: decided in the plan, from the driver and the libraries."""
+"""`torch.compile` on a device: decided in the plan, from the driver and the libraries."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_cpp_runs_on_a_host_window(describe: Describe, catalogue: Catalogue) -> 
     found = compiling(describe(KERNELS), catalogue)
     assert found.inductor is Inductor.CPP
     assert found.reason == "the driver has a host window, on which Inductor's C++ runs"
-    # What is loops over elements is fused, an operator with a kernel of its own is not decomposed else.
+    # Loops over elements are fused; an operator with a kernel of its own is not decomposed otherwise.
     assert "mm" in found.kept and "add.Tensor" not in found.kept
     assert found.fused_kernel is None and not found.fused
 

@@ -29,7 +29,7 @@ def driver(name: str) -> Path:
 
 
 def failure(name: str, **environment: str) -> str:
-    """What a process says that asks the driver for its devices."""
+    """Standard error of a process that asks the driver for its devices."""
     done = subprocess.run(
         [sys.executable, "-c", COUNT, str(driver(name))],
         env={**os.environ, **environment},

@@ -35,7 +35,7 @@ FORKED = (
 
 
 def run_child(sim: LoadedBackend, code: str) -> Any:
-    """What ``code`` prints, as JSON, in another process that has the sim libraries' paths."""
+    """Runs ``code`` in another process that has the sim libraries' paths; returns the JSON that it prints."""
     head = f"""
 import json, os, sys
 sys.path.insert(0, {str(TESTS)!r})

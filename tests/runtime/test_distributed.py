@@ -164,7 +164,7 @@ os._exit(0)
 
 
 def told(call: str, size: int = 2, timeout: float = 60, **settings: str) -> list[str]:
-    """What the error of ``call`` says on each rank."""
+    """The error of ``call`` on each rank: its type and first line."""
     ranks = run_ranks(CATCH.format(call=call), size, timeout, **settings)
     return [output.strip() for _, output, _ in ranks]
 

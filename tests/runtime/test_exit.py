@@ -39,7 +39,7 @@ def threads(work):
 
 BUSY = 200_000  # microseconds of each task of a stream
 
-# What a program does last, and what it prints.
+# The end of a program, and its output.
 ENDS = {
     "streams are busy": (
         f"""

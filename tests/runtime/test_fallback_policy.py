@@ -1,4 +1,4 @@
-"""What a process says of the fallback: ``opsmith.fallback()`` and ``OPSMITH_FALLBACK``.
+"""A process's own policy for the fallback: ``opsmith.fallback()`` and ``OPSMITH_FALLBACK``.
 
 The tests call operators that no shipped library has a kernel for.
 """

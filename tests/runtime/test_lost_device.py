@@ -184,7 +184,7 @@ def test_the_fallback_notices_before_anything_is_touched(mode: str) -> None:
     "entry", ["allocate", "copy", "stream_synchronize", "event_record", "pinned_allocate"]
 )
 def test_one_entry_that_says_so_is_enough(entry: str) -> None:
-    """Whatever the driver says afterwards."""
+    """The device stays lost, whatever the driver says afterwards."""
     lines = run(
         """
         import ctypes

@@ -472,7 +472,7 @@ def kernel_of_two(self, other):  # type: ignore[no-untyped-def]
 
 
 def refused(sim: LoadedBackend, kind: type[OpsmithError], name: str, **options: Any) -> str:
-    """What is said of ``kernel_of_two`` as the kernel of ``name``, with its place as ``HERE``."""
+    """The refusal of ``kernel_of_two`` as the kernel of ``name``, with its place as ``HERE``."""
     register = sim.structured if options.pop("structured", False) else sim.kernel
     place = f"{HERE}:{kernel_of_two.__code__.co_firstlineno}"
     said = refusal(kind, lambda: register(name, **options)(kernel_of_two))

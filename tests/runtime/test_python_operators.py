@@ -170,7 +170,7 @@ def kernel_of_one(self: Tensor) -> Tensor:
 
 
 def refused(sim: LoadedBackend, kind: type[OpsmithError], schema: str, **options: Any) -> str:
-    """What is said of ``kernel_of_one`` with ``schema``, behind its place."""
+    """The refusal of ``kernel_of_one`` with ``schema``, without its place."""
     place = f"{HERE}:{kernel_of_one.__code__.co_firstlineno}: "
     said = refusal(kind, lambda: sim.operator(schema, **options)(kernel_of_one))
     assert said.startswith(place)

@@ -269,7 +269,7 @@ AT_THE_EDGE: dict[str, Callable[[str], object]] = {
 
 
 def outcome(call: Callable[[str], object], device: str) -> object:
-    """What the call returns, as text, or the type of what it raises."""
+    """The result of the call, as text, or the type of the exception that it raises."""
     try:
         return str(call(device)).replace(f", device='{device}:0'", "")
     except RuntimeError as error:

@@ -31,7 +31,7 @@ def without_times(text: str) -> str:
 
 
 def shown(body: Callable[[], object]) -> str:
-    """What the calls of ``body`` look like, the times left out."""
+    """The trace of the calls of ``body`` as text, the times left out."""
     with opsmith.trace() as traced:
         body()
     return without_times(traced.text())

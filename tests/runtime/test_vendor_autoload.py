@@ -29,7 +29,7 @@ def python(script: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 def said(description: Path, **environment: str) -> str:
-    """What stderr gets of two calls, after which torch works."""
+    """Standard error of two calls of ``opsmith.autoload``, after which torch works."""
     call = f"opsmith.autoload({str(description)!r})\n"
     run = python(f"{call}{call}print(torch.ones(2).sum().item())\n", **environment)
     assert (run.returncode, run.stdout) == (0, "2.0\n"), run.stderr

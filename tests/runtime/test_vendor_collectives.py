@@ -21,7 +21,7 @@ vendor_calls = ctypes.CDLL(os.environ["OPSMITH_COLLECTIVES"]).vendor_calls
 
 @pytest.fixture(scope="module")
 def settings(sim: LoadedBackend, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What has ranks go by the library."""
+    """The environment in which ranks use the library."""
     folder = tmp_path_factory.mktemp("vendor")
     library = folder / "libvendor.so"
     source = Path(__file__).with_name("vendor_collectives.cpp")
@@ -172,7 +172,7 @@ def test_an_entry_that_the_library_lacks_goes_by_the_host(settings: dict[str, st
 
 
 def told(**settings: str) -> str:
-    """What rank 0 says of a library that cannot be used."""
+    """Standard error of rank 0, with a library that cannot be used."""
     (_, _, errors), _ = run_ranks("", **settings)
     return errors
 

@@ -55,7 +55,7 @@ def test_results_of_all_kinds(catalogue: Catalogue) -> None:
     assert results("max.dim_max") == (Result("max"), Result("max_values"))
     assert results("_foreach_add.Scalar") == (Result("", many=True),)
     assert results("_foreach_add_.Scalar") == (Result("self", many=True),)
-    # What is changed beside the result comes after it; a functional variant returns it.
+    # Other arguments that are changed come after the result; a functional variant returns them.
     assert results("rrelu_with_noise.out") == (Result("out"), Result("noise"))
     assert results("rrelu_with_noise_") == (Result("self"), Result("noise"))
     assert results("rrelu_with_noise_functional") == (Result(""), Result("noise_out"))
@@ -84,7 +84,7 @@ def test_operators_without_a_meta_kernel_are_those_of_torch(catalogue: Catalogue
     lacking = set()
     for group in catalogue.groups:
         operator = catalogue.operators[group.functional or ""]
-        # What torchgen generates calls the in-place operator.
+        # Operators that torchgen generates call the in-place operator.
         generated = "generated" in operator.tags and group.inplace is not None
         if not served(catalogue.operators[group.inplace or ""] if generated else operator):
             lacking.add(operator.name)
@@ -136,7 +136,7 @@ def test_the_operators_are_parsed_anew_when_their_sources_change(
     assert (read("2.13.1"), len(parsed)) == (STORED, 2)
     source.write_text("- func: g(Tensor self) -> Tensor\n")
     assert (read(), read(), len(parsed)) == (STORED, STORED, 3)
-    # What is damaged is parsed anew, and whole again.
+    # A damaged file is parsed anew, and whole again.
     for file in (tmp_path / "cache" / "catalogues").iterdir():
         file.write_bytes(file.read_bytes()[:-1])
     assert (read(), read(), len(parsed)) == (STORED, STORED, 4)

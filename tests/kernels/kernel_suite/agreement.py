@@ -20,7 +20,7 @@ _ROUNDED = (torch.float32, torch.float16, torch.bfloat16)
 def disagreement(
     call: OperatorCall, results: tuple[Tensor, ...], written: dict[int, Tensor]
 ) -> str:
-    """What differs from ATen, empty where nothing does.
+    """The difference from ATen, empty where there is none.
 
     Values may differ as far as ``torch.testing`` allows for their dtype, and where ATen itself is farther
     from the result in float64, by twice its largest error: sums in another order are no mistake.

@@ -1,4 +1,4 @@
-"""What a program does on the CPU, as calls of ATen's out variants with what they gave.
+"""Calls of a program on the CPU, recorded as ATen's out variants with their results.
 
 A kernel of the ``executorch`` ABI is an out variant, and users call functions: ``F.layer_norm``, ``x + 1``.
 :class:`Recorder` listens while such code runs and keeps each operator that it comes down to, with
@@ -23,7 +23,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 import opsmith
 
-# What ExecuTorch's Tensors can hold of what ATen calculates with.
+# The dtypes of ATen that ExecuTorch's Tensors can hold.
 DTYPES = frozenset(
     {
         torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16,
@@ -271,7 +271,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _identity(value: Any) -> Any:
-    """What tells two arguments apart, their elements aside."""
+    """The properties that tell two arguments apart, their elements aside."""
     if isinstance(value, Tensor):
         return value.dtype, tuple(value.shape), value.stride()
     return type(value), repr(value)

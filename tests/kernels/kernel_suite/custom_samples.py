@@ -404,7 +404,7 @@ _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def _activated_linear() -> Iterator[OperatorCall]:
-    """What is added and the activation come after the product has been rounded."""
+    """The addend and the activation come after the product has been rounded."""
     for dtype, (name, activation) in itertools.product(FLOATS, _ACTIVATIONS.items()):
         x, weight, other = (torch.randn(n).to(dtype) for n in ((5, 7), (70, 7), (5, 70)))
         packed = packed_weight(weight).contiguous()

@@ -73,7 +73,7 @@ class DirectCall:
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of it: the runtime's error (0: none), and the outs' sizes and bytes.
+    """The outcome of a call: the runtime's error (0: none), and the outs' sizes and bytes.
 
     ``died`` says which signal it raised, or that it wrote in front of a Tensor.
     """
@@ -116,7 +116,7 @@ class Caller:
         return found
 
     def call(self, function: int, call: DirectCall, *, allocator: bool = True) -> Answer:
-        """What ``function`` does; without ``allocator`` the runtime has no temporary memory to give."""
+        """Calls ``function``; without ``allocator`` the runtime has no temporary memory to give."""
         text = text_of(call)
         count = len(call.arguments) + len(call.outs)
         status = self._library.probe_call(function, text, count, int(allocator), self._answer)
@@ -124,7 +124,7 @@ class Caller:
 
 
 def contents_of(call: DirectCall, status: int, answer: bytes | memoryview) -> Answer:
-    """What ``probe_call`` returned and wrote for ``call``."""
+    """The answer to ``call``, from what ``probe_call`` returned and wrote."""
     assert status != -1, f"too much for the caller: {call}"
     if status == _UNDERWRITTEN:
         return Answer(status, died="it wrote in front of a Tensor")

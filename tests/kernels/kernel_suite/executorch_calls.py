@@ -172,7 +172,7 @@ def _plan(name: str, call: OperatorCall, constants: list[schema.Buffer]) -> sche
         method.argument(value, kind) for value, kind in zip(call.arguments, kinds, strict=True)
     ]
     outs = [method.out(each) for each in call.results]
-    # What is returned stands behind the outs: a single one again, several as a list.
+    # The returned value stands behind the outs: a single one again, several as a list.
     returned = outs[0] if len(outs) == 1 else method.add(schema.TensorList(list(method.outputs)))
     instruction = schema.KernelCall(0, [*places, *outs, returned])
     operator, _, variant = call.operator.partition(".")
@@ -227,7 +227,7 @@ def _plain(value: Any, kind: str) -> schema.KernelTypes:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the runtime gave for a call: Tensors, or the reason why there are none."""
+    """The outcome of a call in the runtime: Tensors, or the reason why there are none."""
 
     results: tuple[Tensor, ...] = ()
     written: dict[int, Tensor] = field(default_factory=dict)
@@ -237,7 +237,7 @@ class Outcome:
 def run_calls(
     runtime: Any, calls: Sequence[OperatorCall], begins: Callable[[int], None] = lambda place: None
 ) -> Iterator[Outcome]:
-    """What ``runtime``, ExecuTorch's extension module, gives for the ``calls``, with the kernels it has.
+    """The outcomes of ``calls`` in ``runtime``, ExecuTorch's extension module, with the kernels it has.
 
     Before each, ``begins`` is told its place: a kernel may end the process.
     """

@@ -45,7 +45,7 @@ class ForeignRunner:
         return replace(self, command=(*emulator, self.command[-1]))
 
     def answers(self, calls: Sequence[tuple[int, DirectCall]]) -> list[Answer]:
-        """What came of each of the calls, each with its kernel's place."""
+        """The answer to each of the calls, each with its kernel's place."""
         asked = b"".join(_asked(place, call) for place, call in calls)
         done = subprocess.run(self.command, input=asked, capture_output=True, check=False)
         assert done.returncode == 0, f"{shlex.join(self.command)}: {done.stderr.decode()}"

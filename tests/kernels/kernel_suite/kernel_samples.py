@@ -386,7 +386,7 @@ def _models() -> Iterator[Call]:
 
 
 def _channel_norms_and_pools(x: Tensor, w: Tensor) -> Iterator[Call]:
-    """What goes by channels, in both layouts, with pixels and without, and narrow and wide."""
+    """Norms and pools by channels, in both layouts, with pixels and without, and narrow and wide."""
     row = numbers(50, 6, dtype=w.dtype)
     few = numbers(9, 6, 2, dtype=w.dtype)
     for given in (x, x.contiguous(memory_format=torch.channels_last), row, few):
@@ -486,7 +486,7 @@ def _direct_moves(dtype: torch.dtype) -> Iterator[OperatorCall]:
 
 
 def _complex_arithmetic(wide: Tensor, dtype: torch.dtype) -> Iterator[OperatorCall]:
-    """What ExecuTorch's kernels calculate with complex numbers, of a matrix of complex128 without zeros."""
+    """Complex arithmetic of ExecuTorch's kernels, of a matrix of complex128 without zeros."""
     z, rows = wide.to(dtype), wide.flip(0).to(dtype)
     image = torch.stack([wide, wide.flip(0), wide.flip(1)])[None].to(dtype)
     last = image.contiguous(memory_format=torch.channels_last)

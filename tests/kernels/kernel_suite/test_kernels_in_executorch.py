@@ -50,7 +50,7 @@ BUILT = build_library(BACKEND, [], FOLDER / "built").library
 # The registry's room is for 2,000, and the runtime and the library begin with some hundreds.
 _FORMS = 1200
 
-# What the calls that a kernel does not take are made of, and of how many that it takes.
+# Dtypes for the calls that a kernel does not take, and the number of taken calls that these are made of.
 _OTHER_DTYPES = (torch.uint16, torch.bool, torch.int16, torch.float16, torch.float64)
 _TRIED = 200
 
@@ -68,7 +68,7 @@ def kernels(library: str) -> dict[str, tuple[int, DescribedKernel]]:
 
 
 def reason_against(kernel: DescribedKernel, call: OperatorCall) -> str:
-    """What of ``call`` the manifest does not let ``kernel`` take."""
+    """The reason why the manifest does not let ``kernel`` take ``call``; empty where it does."""
     return rejection(kernel.arguments, kernel, form_of(call))
 
 
@@ -84,7 +84,7 @@ class Asked:
     takes: bool = True
 
     def judge(self, call: OperatorCall, outcome: Outcome) -> str:
-        """What is wrong with the ``outcome`` of a call that the library served."""
+        """The mistake in the ``outcome`` of a call that the library served; empty where there is none."""
         # Where the runtime has no kernel of its own, the library's is called with everything.
         if outcome.failure:
             return outcome.failure if self.takes and not is_refused(call) else ""
@@ -118,7 +118,7 @@ def run_batch(asked: Asked, calls: list[OperatorCall], answers: Connection) -> N
         for call in calls:
             loaded.register(own[call.operator][0], form_of(call).key)
     servers = [loaded.server(form.operator, form.key) for form in map(form_of, calls)]
-    # What others serve is not asked for: the runtime's own kernels end the process here and there.
+    # Calls that others serve are not made: the runtime's own kernels end the process here and there.
     ours = [place for place, server in enumerate(servers) if server == asked.library]
     for place in {*range(len(calls))}.difference(ours):
         answers.send((place, f"it is served by {servers[place]}" if asked.takes else ""))
@@ -159,7 +159,7 @@ def outcomes(asked: Asked, calls: Sequence[OperatorCall]) -> list[tuple[Operator
 def _ended(
     batch: list[OperatorCall], answers: list[Any], status: int
 ) -> tuple[list[tuple[OperatorCall, str]], list[OperatorCall]]:
-    """What a process answered, and those calls that it did not come to, since one ended it."""
+    """The answers of a process, and those calls that it did not come to, since one ended it."""
     found = dict(each for each in answers if isinstance(each, tuple))
     rest: list[OperatorCall] = []
     if status:

@@ -103,7 +103,7 @@ def _contiguous(argument: Argument) -> Argument:
 
 
 def wrong(call: OperatorCall) -> str:
-    """What differs from ATen, or the error that the device raised."""
+    """The difference from ATen, or the error that the device raised."""
     given = tree_map_only(Tensor, lambda tensor: tensor.to(LOADED.name, copy=True), call.arguments)
     results = tree_map_only(Tensor, _out, call.results)
     schema = schema_of(call.operator)

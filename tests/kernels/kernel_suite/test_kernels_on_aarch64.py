@@ -79,7 +79,7 @@ def _is_asked(kernel: LibraryKernel, call: OperatorCall) -> bool:
         return False
     if any(each.nbytes > _MOST_BYTES for each in tensors):
         return False
-    # What a processor makes of NaN, and of what an integer cannot hold, is its own affair.
+    # Each processor converts NaN, and values that an integer cannot hold, in its own way.
     return kernel.kernel.library != "quantized" or all(
         bool(each.isfinite().all()) for each in tensors if each.is_floating_point()
     )
@@ -88,7 +88,7 @@ def _is_asked(kernel: LibraryKernel, call: OperatorCall) -> bool:
 def wrong(
     on: ForeignRunner, processor: str, calls: Sequence[tuple[int, OperatorCall]]
 ) -> Iterator[str]:
-    """What ``processor`` gives that ATen does not."""
+    """The calls whose results on ``processor`` differ from ATen's, with the difference."""
     direct = [
         (place, DirectCall(call.operator, call.arguments, outs_of(call.results)))
         for place, call in calls
@@ -116,7 +116,7 @@ def _tensor(out: Out, sizes: Sequence[int], content: bytes) -> Tensor:
 
 @functools.cache
 def found(processor: str) -> dict[str, list[str]]:
-    """What is wrong with all that kernels give there, by operator; one emulator computes everything."""
+    """All mistakes of the kernels there, by operator; one emulator computes everything."""
     operators = PRODUCTS_OF_BYTES if processor == PLAIN else asked()
     calls = [each for operator in operators for each in asked()[operator]]
     said: dict[str, list[str]] = {}

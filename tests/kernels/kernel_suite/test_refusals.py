@@ -1,4 +1,4 @@
-"""What kernels do with wrong arguments when nobody has checked these, as in ExecuTorch's runtime.
+"""Kernels with wrong arguments that nobody has checked, as in ExecuTorch's runtime.
 
 Each kernel is called with what :mod:`wrong_arguments` makes of its samples, and beside it the runtime's own.
 It may never crash or write beside its results.  What ATen and the runtime refuse, it refuses; what only the
@@ -51,7 +51,7 @@ _BY_DAY = 1
 # The memory for a result is wrong, whatever ATen would do with it.
 _OF_OUTS = frozenset({"out_dtypes", "out_shapes"})
 
-# What is in the place of what is right where a kernel that is as strict as the runtime's takes as much too.
+# Mistakes that a kernel of a complete library takes where the runtime's kernel takes them.
 _OF_DTYPES = frozenset({"dtypes", "numbers", "out_dtypes"})
 
 # The libraries that are to take all that the runtime's kernels take: others leave it to those behind them.
@@ -79,7 +79,7 @@ def samples() -> dict[str, list[OperatorCall]]:
 
 
 def mistakes(place: int, most: int) -> Iterator[DirectCall]:
-    """What is made of calls that the kernel takes."""
+    """Calls with and without mistakes, made of calls that the kernel takes."""
     kernel = KERNELS[place]
     taken = [
         call
@@ -93,7 +93,7 @@ def mistakes(place: int, most: int) -> Iterator[DirectCall]:
 def wrong(
     call: DirectCall, ours: Answer, theirs: Answer | None, *, is_known: bool, is_complete: bool
 ) -> str:
-    """What is wrong with our answer, empty where nothing is.
+    """The fault in our answer, empty where there is none.
 
     ``is_known``: the runtime's kernel takes the call that this one was made of.  ``is_complete``: our library
     takes all that the runtime's kernels take.

@@ -31,7 +31,7 @@ WIDTH = 70
 fused = torch.ops.optimized
 
 
-# What tests compare results with, on the device.
+# Operators with which tests compare results, on the device.
 OF_TESTS = {"masked_select", "sgn"}
 
 

@@ -29,7 +29,7 @@ skip_unsupported()
 opsmith.load("sim")  # where the library stands first
 DEVICE = "sim"
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
-# What results rounded to them may differ by, relatively.
+# The relative difference that results rounded to them may have.
 ROUNDED = {torch.bfloat16: 1.6e-2, torch.float16: 2e-3}
 # Around the widths of vectors: 4, 8, 16 lanes, several of them, and many.
 LENGTHS = [*range(0, 20), 31, 32, 33, 63, 64, 65, 127, 1000, 40001]
@@ -607,7 +607,7 @@ def test_convolutions_and_their_gradients(
     )
     x, bias = random(batch, channels, *size, dtype=dtype), random(out_channels, dtype=dtype)
     many = len(size)
-    # What addresses a map knows of no dtype: the other ones take the extremes.
+    # The code that addresses a map knows no dtype: the other ones take the extremes.
     steps = [(1, 0, 1), (1, 1, 1), (2, 1, 1), (3, 2, 2), (2, 0, 2)]
     for (stride, padding, dilation), layout in itertools.product(
         steps if dtype == torch.float32 else steps[1:4:2],

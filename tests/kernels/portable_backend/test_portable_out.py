@@ -50,7 +50,7 @@ def moved(sample: Any, device: str) -> Any:
 
 
 def outcome(call: Callable[[], Tensor]) -> Tensor | str:
-    """What a call gives, or the kind of its error."""
+    """The result of a call, or the first line of its error."""
     try:
         return call().cpu()
     except (RuntimeError, TypeError, NotImplementedError) as error:

@@ -1,4 +1,4 @@
-"""What shapes lean kernels' results, in the place of PyTorch's meta kernels in Python, says what they say.
+"""Shape functions of lean kernels, in the place of PyTorch's meta kernels in Python, agree with these.
 
 Every call of a shaped operator that PyTorch's own samples make on the device, forward and backward, is made
 on the meta device too: dtypes, sizes and strides are the same, or those of the CPU where its kernels disagree
@@ -162,7 +162,7 @@ def test_a_tensor_and_a_number(layout: str) -> None:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_batch_norm_in_evaluation(layout: str) -> None:
-    """What torch.export makes of a module; PyTorch's samples have none."""
+    """The batch norm that torch.export makes of a module; PyTorch's samples have none."""
     operand = LAYOUTS[layout](torch.ones(2, 3, 4, 2)).to(DEVICE)
     ones = torch.ones(3, device=DEVICE)
     with Beside():

@@ -58,7 +58,7 @@ def check(module: torch.nn.Module, inputs: tuple[Any, ...], expected: Tensor) ->
     torch.testing.assert_close(result.cpu(), expected, rtol=0, atol=step)
 
 
-# What the first two compute, `residual` does too.
+# `residual` computes all that the first two do.
 @pytest.mark.parametrize(
     "name",
     [

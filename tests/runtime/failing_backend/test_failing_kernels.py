@@ -25,7 +25,7 @@ DRIVER, KERNELS = SimDriver(BUILT.driver), ctypes.CDLL(str(BUILT.library))
 
 import torch  # noqa: E402
 
-# What each kernel says, and operators of which one is named with it: those on lean tensors do not throw.
+# The message of each kernel, and operators of which one is named with it: those on lean tensors do not throw.
 BROKEN = {
     "the adder is broken": ("add",),
     "the multiplier is broken": ("mul",),

@@ -29,7 +29,7 @@ class OtherProcess:
         there.close()
 
     def __call__(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """What ``function(kept, *arguments)`` returns there; its error is raised here."""
+        """Calls ``function(kept, *arguments)`` there and returns its result; its error is raised here."""
         self.tell(function, *arguments)
         return self.answer()
 
@@ -38,7 +38,7 @@ class OtherProcess:
         self.connection.send((function, arguments))
 
     def answer(self) -> Any:
-        """What the call that was started returns."""
+        """The result of the call that was started."""
         if not self.connection.poll(SECONDS):
             raise TimeoutError("the other process does not answer")
         error, answer = self.connection.recv()

@@ -1,4 +1,4 @@
-"""What the fallback refuses, with the operator, the reason and what to do instead."""
+"""Calls that the fallback refuses, with the operator, the reason and what to do instead."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.isolated(
 
 
 def told() -> str:
-    """What the next call of the driver raises."""
+    """The error that the next call of the driver raises."""
     with pytest.raises(torch.AcceleratorError) as raised:
         torch.accelerator.synchronize()
         torch.ones(1, device=DEVICE)

@@ -172,7 +172,7 @@ def gradient_of(outcome: SampleOutcome) -> Callable[[], Any]:
     return lambda: torch.autograd.grad(results, leaves, seeds, allow_unused=True)
 
 
-# What out= is given: the right size, elements apart in a larger storage, and to be resized.
+# The arguments for out=: the right size, elements apart in a larger storage, and to be resized.
 OUTS: dict[str, Callable[[Tensor], Tensor]] = {
     "right": torch.ones_like,
     "strided": lambda like: torch.ones(*like.shape, 2, dtype=like.dtype)[..., 1],

@@ -212,7 +212,7 @@ def test_the_devices_autocast_does_not_leak_into_the_cpu() -> None:
     tensor = torch.rand(8, 8, device=DEVICE)
     with torch.autocast(DEVICE, dtype=torch.bfloat16):
         assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.float32
-        # What the CPU kernel calls inside is not cast either.
+        # Operators that the CPU kernel calls inside are not cast either.
         triangular = torch.linalg.solve_triangular(tensor.tril() + 9, tensor, upper=False)
     assert triangular.dtype == torch.float32
     expected = torch.linalg.solve_triangular(tensor.cpu().tril() + 9, tensor.cpu(), upper=False)
@@ -390,7 +390,7 @@ USES: dict[str, Callable[[Tensor], object]] = {
 
 
 def in_child(work: Callable[[], object]) -> object:
-    """What ``work`` returns in a forked child."""
+    """The result of ``work`` in a forked child."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

@@ -227,7 +227,7 @@ def test_copies_between_layouts(
             assert destination.copy_(source) is destination
             expected = LAYOUTS[source_layout](data).to(dtype)
             assert torch.equal(destination.cpu(), expected)
-            # What lies between the elements is untouched.
+            # The memory between the elements is untouched.
             if destination_layout == "stepped":
                 between = destination.as_strided((3, 4), (8, 2), 1)
                 assert (between.cpu() == 1).all()

@@ -103,7 +103,7 @@ def memory() -> None:
 WORK: dict[str, Callable[[], None]] = {
     work.__name__: work for work in (tensors, gradients, streams, events, pinned, memory)
 }
-# What reaches each entry, beside those that make streams: these are asked for a few times only.
+# The work that reaches each entry, beside those that make streams: these are asked for a few times only.
 REACHED_BY = {
     "allocate": ("tensors", "gradients"),
     "release": ("tensors", "streams"),

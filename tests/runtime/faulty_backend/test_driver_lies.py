@@ -38,7 +38,7 @@ assert x.tolist() == [[0, 1, 2], [3, 4, 5]]
 print("works")
 """
 
-# What a driver does (chip.cpp), and the end of what comes of it.
+# A driver's lie (chip.cpp), and the end of the output that comes of it.
 LIES = {
     "NULL table": "`opsmith_get_driver` of … returned NULL",
     "version 9": "was built with version 9 of opsmith_driver.h (a table of 304 bytes), but this opsmith",

@@ -38,7 +38,7 @@ DEVICE = "chip"
 
 
 def counted(call: Callable[[], Any]) -> tuple[Any, dict[str, int], int]:
-    """What ``call`` returns, the composites intercepted in it, and how often it fell back."""
+    """The result of ``call``, the composites intercepted in it, and how often it fell back."""
     with record_calls() as recorded:
         result = call()
     intercepted = {
@@ -68,7 +68,7 @@ def copied(arguments: Any, device: str) -> Any:
 
 
 def outcome(call: Callable[[], Any]) -> Any:
-    """What the call returns, or what it raises."""
+    """The result of the call, or the exception that it raises."""
     torch.default_generator.manual_seed(0)  # torch.manual_seed takes half a millisecond
     torch.get_device_module(DEVICE).manual_seed(0)
     try:
@@ -231,7 +231,7 @@ def test_all_composites_that_opinfo_reaches() -> None:
         compare_entry(info, comparison)
     assert comparison.differences == []
     assert len(comparison.seen) > 280
-    # What another composite calls that is intercepted is seen for itself only where a gradient is needed.
+    # An intercepted composite that another one calls is seen for itself only where a gradient is needed.
     assert sorted(comparison.seen.keys() - comparison.one_call) == sorted(WITHIN_OTHERS)
 
 
@@ -246,7 +246,7 @@ def test_all_composites_that_opinfo_does_not_reach() -> None:
         if isinstance(expected, Exception) or isinstance(result, Exception):
             if type(expected) is not type(result):
                 differences.append(f"{result!r} for {expected!r}")
-        # What was packed has its lengths on the CPU.
+        # Packed sequences have their lengths on the CPU.
         elif flaw := difference(expected, result, devices=("cpu", DEVICE)):
             differences.append(f"{', '.join(intercepted)}: {flaw}")
     assert differences == []
@@ -257,7 +257,7 @@ def test_all_composites_that_opinfo_does_not_reach() -> None:
 
 
 def parts_of(call: Callable[[], Any]) -> tuple[Any, int]:
-    """What ``call`` returns, and how often it falls back."""
+    """The result of ``call``, and how often it falls back."""
     result, _, falls = counted(call)
     return result, falls
 

@@ -40,7 +40,7 @@ class Call:
 
 
 def recorded(file: Path) -> dict[str, list[Call]]:
-    """What :func:`record` gives, recorded in another process, by way of ``file``."""
+    """The calls that :func:`record` gives, recorded in another process, by way of ``file``."""
     subprocess.run([sys.executable, __file__, file], check=True)
     return {
         group: [Call(arguments) for arguments in calls]

@@ -42,7 +42,7 @@ CATALOGUE = read_catalogue()
 GROUPS_CHECKED = os.environ["OPSMITH_VARIANTS_GROUPS"]
 """``representatives``, or ``all`` that OpInfo reaches."""
 
-# What the comparison itself is made of, and what must stay the runtime's own.
+# Operators of the comparison itself, and those that must stay the runtime's own.
 NOT_CHECKED = re.compile(
     r"copy|_to_copy|empty\.memory_format|empty_strided|as_strided|set\..*|resize.*|view|_to_sparse.*|"
     r"detach|t|squeeze.*|unsqueeze|transpose\.int|_unsafe_view"
@@ -114,7 +114,7 @@ DEVICE = "chip"
 
 @dataclass
 class Outcome:
-    """What a call did: the exception's type, or what its results and arguments look like after."""
+    """The outcome of a call: the exception's type, or the results and the arguments after it."""
 
     error: str = ""
     warned: list[str] = field(default_factory=list)
