@@ -64,7 +64,7 @@ def instructions(setup: str, statements: Iterable[str], calls: int = 2000) -> di
 def counted_on(
     folder: Path, backends: Sequence[str], counts: Callable[[str], dict[str, float]]
 ) -> list[dict[str, float]]:
-    """What ``counts`` finds on each of the ``backends`` of ``folder``, two at a time, once all are built."""
+    """The ``counts`` of each of the ``backends`` of ``folder``, two at a time, once all are built."""
     for backend in backends:
         build_backend(folder / backend / "backend.yaml", progress=print)
     with ThreadPoolExecutor(2) as pool:

@@ -1,4 +1,4 @@
-"""What ``opencl.py`` compares with: kernels by hand through pyopencl, in a process of their own.
+"""The peers of ``opencl.py``: kernels by hand through pyopencl, in a process of their own.
 
 Neither side's queues and threads are so in the other's.  Each kernel is the fastest of several on the
 device, which is the one that opsmith takes.

@@ -1,4 +1,4 @@
-"""What the bridge costs: one kernel on lean tensors beside the same for at::Tensor, in instructions.
+"""Costs of the bridge: one kernel on lean tensors beside the same for at::Tensor, in instructions.
 
 Callgrind counts those of whole Python calls, on four elements and on a thousand, with all three variants
 around the out kernel (``bridge_backends/``).

@@ -17,7 +17,7 @@ from opsmith.benchmarks.measurements import Measurement, measured, report
 def run(
     name: str, goal: float, checks: Sequence[str], dtypes: Sequence[str] = ()
 ) -> list[Measurement]:
-    """What one run takes, from the command's begin to its results."""
+    """The times of one run, from the command's begin to its results."""
     before, start = _processors(), time.perf_counter()
     conformance.run("sim", checks=checks, dtypes=dtypes)
     took = time.perf_counter() - start

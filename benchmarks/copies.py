@@ -1,4 +1,4 @@
-"""What runs on copies in host memory, beside copying by hand once each way and the CPU's own call.
+"""Operators on copies in host memory, beside copying by hand once each way and the CPU's own call.
 
 sim's driver without its host window: with no kernel at all, where every operator falls back, and with sim's
 kernel libraries, whose kernels are given the copies.  By hand means: the operands' bytes to the host,
@@ -95,7 +95,7 @@ def time_calls(backend: str) -> None:
 
 
 def timed(backend: str) -> list[Measurement]:
-    """What :func:`time_calls` prints, in a process of its own: there is one backend in each."""
+    """The times that :func:`time_calls` prints, in a process of its own: there is one backend in each."""
     printed = subprocess.run(
         [sys.executable, "-c", f"import copies; copies.time_calls({backend!r})"],
         cwd=Path(__file__).parent,

@@ -121,7 +121,7 @@ def training(rank: int, ranks: int, store: str, window: str, results: Connection
 
 
 def of_ranks(program: Callable[..., None], ranks: int, window: str) -> object:
-    """What rank 0 of ``program`` sends."""
+    """The object that rank 0 of ``program`` sends."""
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     with tempfile.TemporaryDirectory() as folder:

@@ -124,13 +124,13 @@ def count_nanoseconds() -> None:
 
 
 def timed(backend: str, sizes: list[int]) -> Times:
-    """What :func:`time_calls` prints, in a process of its own: there is one backend in each."""
+    """The times that :func:`time_calls` prints, in a process of its own: there is one backend in each."""
     printed = printed_by(f"time_calls({backend!r}, {sizes})")
     return {int(size): times for size, times in json.loads(printed).items()}
 
 
 def printed_by(call: str) -> bytes:
-    """What a call of this module's prints in a process of its own."""
+    """The output of a call of this module's in a process of its own."""
     return subprocess.run(
         [sys.executable, "-c", f"import fallback; fallback.{call}"],
         cwd=Path(__file__).parent,

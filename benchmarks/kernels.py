@@ -78,7 +78,7 @@ def elementwise(dtype: torch.dtype, elements: int) -> Iterator[Case]:
     def softmax(name: str, dim: int) -> Callable[..., object]:
         return lambda a, out: getattr(aten, f"_{name}").out(a, dim, False, out=out)
 
-    # What is called with the operands and `out`, and whether it counts.
+    # Names, the callable, its operands and `out`, and whether it counts.
     cases: list[tuple[str, str, Callable[..., object], tuple[Tensor, ...], Tensor, bool]] = [
         *((name, name, getattr(aten, name).out, (x,), like, name == "exp" and is_float)
           for name in ("exp", "sigmoid", "tanh", "silu")),
@@ -491,7 +491,7 @@ def time_quantized(threads: int) -> None:
 
 
 def in_process(call: str, threads: int) -> list[Timed]:
-    """What ``call`` prints, in a process of its own: the threads are there from its begin."""
+    """The times that ``call`` prints, in a process of its own: the threads are there from its begin."""
     printed = subprocess.run(
         [sys.executable, "-c", f"import {call.partition('.')[0]}; {call}({threads})"],
         cwd=Path(__file__).parent,

@@ -31,7 +31,7 @@ print(time.perf_counter() - start)
 
 
 def seconds(script: str, *arguments: str) -> float:
-    """What ``script`` prints, run in a process of its own."""
+    """The seconds that ``script`` prints, run in a process of its own."""
     command = [sys.executable, "-c", script, *arguments]
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 

@@ -75,7 +75,7 @@ def by_torchao(module: nn.Module, x: Tensor) -> nn.Module:
 
 @dataclass(frozen=True)
 class Model:
-    """What is exported, for one image or sequence; quantized by ``quantize``, where that is given.
+    """A model to export, for one image or sequence; quantized by ``quantize``, where that is given.
 
     ``tolerance`` is for what the programs compute, against eager.
     """

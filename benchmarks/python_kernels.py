@@ -17,7 +17,7 @@ from opsmith.benchmarks.measurements import measured, report
 # At least 1.3 times cheaper.
 GOAL = 1 / 1.3
 
-# What is measured, the statement, its goal.
+# The statement and the goal of each measurement.
 MEASURED = {
     "functional": ("x.neg()", GOAL),
     "two operands and a number": ("x.add(y)", GOAL),

@@ -68,7 +68,7 @@ def written(folder: Path) -> tuple[Path, list[Measurement]]:
 
 
 def shown(page: Path) -> list[Measurement]:
-    """What opening ``page`` and typing into its search take."""
+    """The times of opening ``page`` and of typing into its search."""
     opening, keys = [], []
     with browser() as started:
         for _ in range(ROUNDS):

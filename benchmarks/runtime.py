@@ -1,4 +1,4 @@
-"""What the runtime costs: memory that is used again, training steps and inference, calls that return early.
+"""Costs of the runtime: memory that is used again, training steps and inference, calls that return early.
 
 Instructions are callgrind's, of a Python call and of the release of its result.  All else is timed in
 turns with the CPU.

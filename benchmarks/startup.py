@@ -1,4 +1,4 @@
-"""What one waits for: the first start, the second, and the next call after an edit of a kernel.
+"""Times that one waits: the first start, the second, and the next call after an edit of a kernel.
 
 ``opsmith demo`` and a first backend with ten kernels of its own (``startup_backends/first``) begin with an
 empty cache: nothing of opsmith was ever built.  The peer is ``torch.utils.cpp_extension.load`` of one file
@@ -29,7 +29,7 @@ CORES = 2
 EDITS = 3
 ROUNDS = 5
 
-# What both sides' sources begin with, and what an edit changes.
+# The line that both sides' sources begin with, and that an edit changes.
 _ADDED = "constexpr int kAdded = 0;"
 _OURS = """
 import sys
@@ -165,7 +165,7 @@ def in_turns(
 def rows(
     name: str, goal: float | None, ours: Sequence[Start], peer: Sequence[Start]
 ) -> list[Measurement]:
-    """What was compiled, where anything was, and both kinds of seconds; ``goal`` is for the clock's."""
+    """Counts of compiled files, where any were, and both kinds of seconds; ``goal`` is for the clock's."""
     compiled = [start.compilations for start in ours]
     counts = (
         [measured(f"{name}: files compiled", "files", compiled, [s.compilations for s in peer])]

@@ -1,4 +1,4 @@
-"""What a trace costs: nothing where there is none, and how much for each kernel while one runs.
+"""Costs of a trace: nothing where there is none, and how much for each kernel while one runs.
 
 Instructions are callgrind's, of the same call before any trace and after one has been taken and removed.
 Nanoseconds are the thread's own, medians over rounds in which traced and plain loops take turns, for each

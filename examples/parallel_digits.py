@@ -1,4 +1,4 @@
-"""What train_ddp.py and train_fsdp.py share: the demo's network and data, on one process or several."""
+"""Code that train_ddp.py and train_fsdp.py share: the demo's network and data, on one process or several."""
 
 from __future__ import annotations
 

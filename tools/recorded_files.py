@@ -53,7 +53,7 @@ def nearest_other(name: str, release: tuple[int, int]) -> tuple[int, int]:
 
 
 def differences(whole: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """What :func:`opsmith.schema.recorded.patched` makes ``other`` of, with ``whole``."""
+    """The differences by which :func:`opsmith.schema.recorded.patched` makes ``other`` of ``whole``."""
     found: dict[str, Any] = {}
     for section, theirs in other.items():
         ours = whole[section]

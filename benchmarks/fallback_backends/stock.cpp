@@ -17,7 +17,7 @@ void stock(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   at::native::cpu_fallback(op, stack);
 }
 
-// What a device has that registers at::native::cpu_fallback as its backend fallback, for the operators that
+// The registrations of a device with at::native::cpu_fallback as its backend fallback, for the operators that
 // the benchmark calls.
 class Stock {
  public:

@@ -1,4 +1,4 @@
-"""What ``runner`` runs: a small classifier of images."""
+"""The model that ``runner`` runs: a small classifier of images."""
 
 import torch
 from torch import nn

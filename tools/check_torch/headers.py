@@ -63,7 +63,7 @@ def _named_conditions() -> dict[str, str]:
 
 
 def failed_sources(torch: Path) -> list[str]:
-    """What the compiler says of the runtime's sources, the first error of each; ``torch`` is the package."""
+    """The compiler's errors in the runtime's sources, the first of each; ``torch`` is the package."""
     from opsmith.build.csrc import CSRC, PUBLIC_HEADERS
 
     include = torch / "include"

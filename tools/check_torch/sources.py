@@ -52,7 +52,7 @@ class Sources:
         return _arguments(node) if isinstance(node, ast.FunctionDef) else ""
 
     def _defined(self, module: str, name: str) -> tuple[str, ast.AST | None]:
-        """What defines ``name``, and in which module: imports are followed to where they lead."""
+        """The module that defines ``name``, and the definition: imports are followed to where they lead."""
         names = self._names(module)
         if name not in names:
             for origin in self._stars(module):

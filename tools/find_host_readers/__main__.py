@@ -58,7 +58,7 @@ _SECONDS = 30
 
 
 class Stage(Enum):
-    """What a process was about when it wrote a line."""
+    """The stage that a process was in when it wrote a line."""
 
     BEGUN = "begun"
     ON_CPU = "on the CPU"

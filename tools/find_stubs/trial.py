@@ -84,7 +84,7 @@ def _shown(step: Progress) -> None:
 
 @dataclass(frozen=True)
 class Trial:
-    """What came of trying an operator.
+    """The outcome of trying an operator.
 
     ``stubs`` it reached; ``calls`` that reached one; ``flaw`` why its CPU kernel is not one to register
     for a device, empty when every call gave the CPU's result.  ``casts``: the operands of the stubs'
@@ -149,7 +149,7 @@ def _fate(end: signal.Signals) -> str:
 def _answers(
     calls: Mapping[str, Sequence[Call]], probes: Probes, casts: bool
 ) -> Iterator[dict[str, Any]]:
-    """What there is to find out, in a process that may die of it."""
+    """Yields the answers for all ``calls``, in a process that may die of one."""
     probes.load()
     for name, some in calls.items():
         signal.alarm(_SECONDS)

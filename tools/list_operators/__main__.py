@@ -61,7 +61,7 @@ def without_meta() -> dict[str, bool]:
     lacking = set(_OF_CUDA)
     for group in catalogue.groups:
         operator = catalogue.operators[group.functional or ""]
-        # What torchgen generates calls the in-place operator.
+        # Operators that torchgen generates call the in-place operator.
         is_generated = GENERATED in operator.tags and group.inplace is not None
         if not _has_meta(group.inplace or "" if is_generated else operator.name):
             lacking.add(operator.name)
