@@ -1,4 +1,4 @@
-// What a convolution's arguments have to be, and the size of its result: the same for every library, texts of
+// The checks of a convolution's arguments, and the size of its result: the same for every library, texts of
 // rejections included.
 //
 // Note [Large and small]

@@ -1,4 +1,4 @@
-// What a pool's arguments have to be, and the size of its result: the same for every library, texts of
+// The checks of a pool's arguments, and the size of its result: the same for every library, texts of
 // rejections included.
 #pragma once
 

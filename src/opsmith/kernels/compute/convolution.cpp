@@ -113,7 +113,7 @@ at::Tensor result_of(const at::Tensor& image, const at::Tensor& weight, const at
   return result.view({s.samples, weight.size(0), s.out_height, s.out_width});
 }
 
-// What products that are added up later are kept in: halves would be rounded twice.
+// The options of products that are added up later: halves would be rounded twice.
 at::TensorOptions unrounded(const at::Tensor& like) {
   return at::isReducedFloatingType(like.scalar_type()) ? like.options().dtype(at::kFloat) : like.options();
 }

@@ -1,4 +1,4 @@
-// What a kernel's source is compiled for: lines of #define before it.
+// The definitions that a kernel's source is compiled with: lines of #define before it.
 #pragma once
 
 #include <concepts>

@@ -1,4 +1,4 @@
-// What kernels of their own source share: results and lines that lie in order, groups.
+// Helpers of kernels with a source of their own: results and lines that lie in order, groups.
 #pragma once
 
 #include <initializer_list>

@@ -1,5 +1,5 @@
 R"(
-// What expressions call beside OpenCL's own functions, in C.
+// The functions that expressions call beside OpenCL's own, in C.
 #ifdef FLOATING
 DEVICE inline C floor_divided(C a, C b) {
   if (b == 0) return a / b;

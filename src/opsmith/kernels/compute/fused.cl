@@ -1,6 +1,6 @@
 R"(
-// What the sources of fused kernels call: docs/kernels/fused.md. GROUP_ITEMS items share a result; where that is 1,
-// each has one of its own.
+// The macros and functions that the sources of fused kernels call: docs/kernels/fused.md. GROUP_ITEMS items
+// share a result; where that is 1, each has one of its own.
 #if GROUP_ITEMS > 1
 #define RESULT_OF_GROUP GROUP(0)
 #define ITEM_OF_GROUP ITEM(0)
@@ -77,7 +77,7 @@ DEVICE inline int after_barrier(int is_first) {
     *count = all;                                                                     \
   }
 
-// What PyTorch raises for on a CPU, a division by zero, is 0.
+// A division by zero, for which PyTorch raises on a CPU, is 0.
 #define OF_INTEGERS(D, T)                                                             \
   DEVICE inline T rest_##D(T a, T b) { return b == 0 || b == -1 ? 0 : a % b; }        \
   DEVICE inline T remainder_##D(T a, T b) {                                           \

@@ -1,5 +1,6 @@
 R"(
-// What the items of a group know together; ITEMS_OF_GROUP of them, a power of two. They compute as for elements of COMPUTE.
+// The sum and the maximum over the items of a group: ITEMS_OF_GROUP of them, a power of two. They compute as
+// for elements of COMPUTE.
 typedef COMPUTED(COMPUTE) C;
 
 DEVICE inline C group_sum(SHARED C* shared, C value) {

@@ -20,7 +20,7 @@ struct Grid {
   std::array<size_t, 3> items{1, 1, 1};
 };
 
-// What the current device allows.
+// The limits of the current device.
 const opsmith_compute_limits& limits();
 
 // Numbers in the order of a kernel's struct of longs, where the lengths of its arrays vary.

@@ -23,7 +23,7 @@ constexpr const char* kNumberNames = "xyz";
 // How an operand's innermost elements lie.
 enum class Step : uint8_t { kDense, kRepeated, kStrided, kNumber };
 
-// What a kernel is compiled for.
+// The form that a kernel is compiled for.
 struct Form {
   const char* expression;
   std::array<at::ScalarType, kMostOperands> dtypes;

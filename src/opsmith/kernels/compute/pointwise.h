@@ -9,8 +9,8 @@
 
 namespace opsmith::compute {
 
-// What an operand on the CPU counts as: what `computed` makes of it, as in most of the CPU's kernels, or, for
-// Half and BFloat16, what it is, as in those of * and /.
+// The value of an operand on the CPU: rounded to `computed`, as in most of the CPU's kernels, or, for Half
+// and BFloat16, exact, as in those of * and /.
 enum class CpuOperands : bool { kStored, kExact };
 
 // result = expression. Operands are read in their own dtypes and computed in that of `computed` (float for

@@ -23,7 +23,7 @@ constexpr const char* kScan =
     ;
 constexpr int64_t kStateBytes = 32;  // of the largest State, in doubles
 
-// What a reduction keeps of elements; see reduction.cl. In STEP the element is `e`, its position `i`.
+// A reduction by the state that it keeps; see reduction.cl. In STEP the element is `e`, its position `i`.
 struct Rule {
   const char* state;
   const char* start;

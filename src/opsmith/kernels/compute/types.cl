@@ -94,7 +94,7 @@ DEVICE inline ushort bfloat16_bits(float x) {
 }
 #endif
 
-// What a value becomes in a dtype that is not computed in itself.
+// A value rounded to a dtype that is not computed in itself.
 #define ROUNDED(D, x) JOIN(ROUNDED_, D)(x)
 #define ROUNDED_Float(x) (x)
 #define ROUNDED_Double(x) (x)

@@ -1,4 +1,4 @@
-// What optimisers are made of. Structured kernels: ATen's meta has promoted and shaped the operands, and each
+// The operators of optimisers. Structured kernels: ATen's meta has promoted and shaped the operands, and each
 // function only says what to calculate.
 #include <opsmith/pointwise.h>
 

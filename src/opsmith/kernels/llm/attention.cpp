@@ -27,7 +27,7 @@ struct Layout {
   int64_t row;
 };
 
-// What a step looks at.
+// The parameters of a step.
 struct Step {
   const char* name;
   int64_t start;

@@ -16,7 +16,7 @@ using OptionalTensor = std::optional<Tensor>;
 constexpr char kMm[] = "quantized_decomposed::mixed_mm.out";
 constexpr char kLinear[] = "quantized_decomposed::mixed_linear.out";
 
-// What both ask for.
+// The checks of both.
 bool are_taken(KernelRuntimeContext& context, const char* name, const Tensor& input, const Tensor& weight,
                const Tensor& scales, const OptionalTensor& zero_points, const Tensor& out) {
   OPSMITH_CHECK(context, !zero_points.has_value(), NotSupported, false,

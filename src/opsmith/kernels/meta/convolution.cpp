@@ -41,7 +41,7 @@ at::DimVector sizes_of_result(const at::Tensor& input, const at::Tensor& weight,
   return sizes;
 }
 
-// What else a convolution is asked for.
+// The other parameters of a convolution.
 struct Settings {
   at::IntArrayRef stride;
   at::IntArrayRef dilation;

@@ -49,7 +49,7 @@ at::Tensor like_image(const at::Tensor& input) {
   return contiguous(input.sizes(), input.scalar_type(), format);
 }
 
-// What the CPU saves for the gradient: statistics of the batch, and no others.
+// The result, and the statistics that the CPU saves for the gradient: the batch's, and no others.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> batch_norm_of(const at::Tensor& input, bool training,
                                                              at::ScalarType statistics) {
   TORCH_CHECK(input.dim() >= 2, "Expected at least 2 dimensions for input tensor but received ", input.dim());

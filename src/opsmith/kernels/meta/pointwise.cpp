@@ -41,7 +41,7 @@ at::Tensor with_number(const at::Tensor& self, at::ScalarType dtype) {
   return plain ? contiguous(self.sizes(), dtype) : pointwise(dtype, self, contiguous({}, dtype));
 }
 
-// What the Tensor's elements and the number promote to.
+// The dtype that the Tensor's elements and the number promote to.
 at::ScalarType common_dtype(const at::Tensor& self, const at::Scalar& other) {
   const at::native::ResultTypeState state = at::native::update_result_type_state(self, {});
   return at::native::result_type(at::native::update_result_type_state(other, state));
@@ -92,7 +92,7 @@ at::Tensor number_with(const at::Scalar& self, const at::Tensor& other) {
   return pointwise(common_dtype(other, self), contiguous({}, other.scalar_type()), other);
 }
 
-// What a dividend of this dtype is divided into where nothing rounds.
+// The dtype of the quotient of a dividend of this dtype where nothing rounds.
 at::ScalarType quotient_dtype(at::ScalarType dtype) {
   return at::isIntegralType(dtype, /*includeBool=*/true) ? at::get_default_dtype_as_scalartype() : dtype;
 }

@@ -82,7 +82,7 @@ AttentionBias bias_of(const OptionalTensor& bias, int64_t batch, int64_t head) {
   return found;
 }
 
-// What a head's attention and its gradients have alike.
+// Sets the operands that a head's attention and its gradients share.
 template <class T>
 void set_operands(Attention<T>& to, const Sizes& sizes, const Tensor& query, const Tensor& key,
                   const Tensor& value, const OptionalTensor& bias, bool is_causal, double scale,

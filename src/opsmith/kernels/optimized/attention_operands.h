@@ -23,7 +23,7 @@ struct AttentionRows {
   int64_t column;
 };
 
-// What is added to the scores, of float32 or of the operands' dtype; nothing where `data` is null.
+// The bias that is added to the scores, of float32 or of the operands' dtype; none where `data` is null.
 struct AttentionBias {
   const void* data = nullptr;
   bool is_float = true;

@@ -48,7 +48,7 @@ Functions functions_of() {
   return functions;
 }
 
-// What a result's index takes from one dimension, and how many elements it has with those of the padding.
+// The elements that a result's index takes from one dimension, and their number with those of the padding.
 struct Span {
   int64_t begin;
   int64_t end;

@@ -19,7 +19,7 @@ inline bool is_taken(ScalarType dtype) {
          (kHasFloat16 && dtype == ScalarType::Half);
 }
 
-// What an operator takes, as its errors say it.
+// The dtypes that an operator takes, as its errors say it.
 #define OPSMITH_TAKEN "float32, bfloat16 or float16"
 
 template <class T>

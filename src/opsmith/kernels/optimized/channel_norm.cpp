@@ -322,7 +322,7 @@ class ColumnNumbers {
 
 // ---- forward
 
-// What x becomes: (x - center)·scale + shift.
+// A linear map of x: (x - center)·scale + shift.
 struct Line {
   float center;
   float scale;
@@ -413,7 +413,7 @@ void take_moments_of_planes(const Image& image, const T* x, const Forward& funct
            });
 }
 
-// What batch norm is given, beside the operand.
+// The arguments of batch norm, beside the operand.
 struct BatchNorm {
   const OptionalTensor& weight;
   const OptionalTensor& bias;
@@ -480,7 +480,7 @@ void batch_norm(KernelRuntimeContext& context, const Tensor& input, BatchNorm& n
   }
 }
 
-// What group norm is given, beside the operand.
+// The arguments of group norm, beside the operand.
 struct GroupNorm {
   const OptionalTensor& weight;
   const OptionalTensor& bias;
@@ -490,7 +490,7 @@ struct GroupNorm {
   float rate(const Moments& moments) const {
     return static_cast<float>(1 / std::sqrt(std::max(moments.squares / moments.count, 0.0) + eps));
   }
-  // What an element of a channel becomes, by its group's mean and rate.
+  // The linear map of a channel's elements, by its group's mean and rate.
   Line line(float mean, float rate, int64_t channel) const {
     return {mean, rate * element_at(weight, channel, 1.0f), element_at(bias, channel, 0.0f)};
   }
@@ -583,7 +583,7 @@ struct Sums {
   double product = 0;
 };
 
-// What g and x become: g·slope + (x - center)·along + shift.
+// A linear map of g and x: g·slope + (x - center)·along + shift.
 struct GradientLine {
   float center;
   float slope;

@@ -699,7 +699,7 @@ bool multiply_maps(const MapProduct<T>& p) {
 
 // ---- gradients of weight and bias
 
-// What both ways to the weight's gradient share; sums are [groups][channels of large, kernel][small
+// The operands of both ways to the weight's gradient; sums are [groups][channels of large, kernel][small
 // channels].
 template <class T>
 struct WeightProduct {

@@ -1,4 +1,4 @@
-// What simd/convolution.cpp works on. Plain data, since every instruction set's code has it.
+// The operands of simd/convolution.cpp. Plain data, since every instruction set's code has it.
 //
 // A block is a copy of a part of a feature map with zeros where the convolution reaches beyond it, so that
 // nothing which reads it asks for bounds. It consists of units of 4 bytes: a float32, or of bfloat16 the

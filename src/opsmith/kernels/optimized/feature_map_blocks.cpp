@@ -232,7 +232,7 @@ const float* FeatureMapBlocks<T>::fill(const Block& block, int64_t channels, flo
   const int64_t each = pairs_ ? 2 : 1;
   const int64_t phases = step_[2];
   const Inside rows = inside(first[1], source_step_[1], extents[1], map_.size[1]);
-  // What is stored ends behind its rows, in what is written later: planes one after the other, or all at once
+  // Stores end behind their rows, in memory that is written later: planes one after the other, or all at once
   // where each is a single slice.
   const int64_t at_once = extents[0] == 1 ? channels : each;
   for (int64_t phase = 0; phase < phases; ++phase) {

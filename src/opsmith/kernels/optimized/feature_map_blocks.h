@@ -38,7 +38,7 @@ struct Pixels {
   int64_t runs(int64_t first, int64_t pixels, int64_t at, Run* runs) const;
 };
 
-// What simd's functions copy a row with.
+// The type of simd's functions that copy a row.
 template <class T>
 using CopyRows = void(const RowCopy<T>& rows);
 

@@ -1,4 +1,4 @@
-// What simd/packed_convolution.cpp works on. Plain data, since every instruction set's code has it.
+// The operands of simd/packed_convolution.cpp. Plain data, since every instruction set's code has it.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What simd/pool.cpp works on. Plain data, since every instruction set's code has it.
+// The operands of simd/pool.cpp. Plain data, since every instruction set's code has it.
 #pragma once
 
 #include <cstdint>

@@ -76,7 +76,7 @@ bool make_depth_contiguous(KernelRuntimeContext& context, Product<T>& p) {
   return true;
 }
 
-// What products in simd/ have alike: all but b.
+// Sets the operands that products in simd/ share: all but b.
 template <class Operands, class T>
 void set_operands(Operands& to, const Product<T>& p, int64_t batch) {
   to.a = p.a.data + batch * p.a.batch;

@@ -98,7 +98,7 @@ Tensor& with_numbers(KernelRuntimeContext& context, const Tensor& self, Tensor& 
 Tensor& bounded(KernelRuntimeContext& context, const Tensor& self, Tensor& out, const char* name,
                 const ByDtype<Bound>& bound, float low, float high) {
   if (std::isnan(low) || std::isnan(high)) {
-    // What is no more than NaN and no less than it; min and max would lose it.
+    // A bound of NaN makes all results NaN; min and max would lose it.
     return map_by(context, self, out, name, bound, [](auto*, const auto*, auto* y, int64_t n, bool) {
       constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
       for (int64_t i = 0; i < n; ++i) {

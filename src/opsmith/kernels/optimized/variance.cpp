@@ -19,7 +19,7 @@ namespace {
 
 using executorch::aten::OptionalArrayRef;
 
-// What is made of moments.
+// The result to compute from moments.
 struct Asked {
   double correction;
   bool is_root;

@@ -1,4 +1,4 @@
-// What simd/winograd.cpp works on. Plain data, since every instruction set's code has it.
+// The operands of simd/winograd.cpp. Plain data, since every instruction set's code has it.
 //
 // A tile is 2 × 2 pixels of the result of a 3 × 3 kernel, from 4 × 4 of the source. Its transform has kPoints
 // elements, which lie one plane each apart: the sum over the channels is a product for each.

@@ -7,14 +7,14 @@
 
 namespace opsmith::portable {
 
-// What PyTorch calls the default dtype is Float here: kernels see programs, in which it has been decided.
+// PyTorch's default dtype is Float here: kernels see programs, in which it has been decided.
 inline constexpr ScalarType kDefaultFloat = ScalarType::Float;
 
 constexpr bool is_integral(ScalarType dtype) {  // Bool is none
   return executorch::runtime::isIntegralType(dtype, /*includeBool=*/false);
 }
 
-// What sin, div and mean give for integers and bools: Float.
+// The result's dtype of sin, div and mean: Float for integers and bools.
 constexpr ScalarType float_dtype(ScalarType dtype) {
   return is_floating(dtype) ? dtype : kDefaultFloat;
 }

@@ -1,7 +1,7 @@
 // opsmith_quantized::add_int8: the sum of two quantized tensors, quantized again.
 //
-// What two dequantize → add (→ relu) → quantize compute, rounded once; an activation is a narrower range of
-// the result.
+// Computes two dequantize → add (→ relu) → quantize, rounded once; an activation is a narrower range of the
+// result.
 #include "parameters.h"
 #include "quantized_dtypes.h"
 #include "requantization.h"

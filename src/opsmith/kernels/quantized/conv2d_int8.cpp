@@ -1,7 +1,7 @@
 // opsmith_quantized::conv2d_int8: a convolution on quantized activations and weights, whose result is
 // quantized again.
 //
-// What dequantize → conv2d (→ relu) → quantize compute, without making floats of the integers: the products
+// Computes dequantize → conv2d (→ relu) → quantize without making floats of the integers: the products
 // are added up exactly and rounded once, and an activation is a narrower range of the result. The weight
 // comes packed, see requantized_product.h, or of depthwise convolutions as [places of the kernel, channels];
 // its zero points are 0. Results have their channels innermost.

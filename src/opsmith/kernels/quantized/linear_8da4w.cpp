@@ -1,7 +1,7 @@
 // opsmith_quantized::linear_8da4w: a linear layer whose input is quantized as it runs, each row to int8 with
 // a scale and zero point of its own, and whose weight has 4 bits and a scale for each group along a row.
 //
-// What torchao's choose_qparams_affine → quantize_affine → dequantize_affine → linear compute, without making
+// Computes torchao's choose_qparams_affine → quantize_affine → dequantize_affine → linear without making
 // floats of the integers: the products of a group are added up exactly, and scaled. The weight comes packed,
 // see grouped_product.h; it is symmetric: its zero points are 0.
 #include "grouped_product.h"

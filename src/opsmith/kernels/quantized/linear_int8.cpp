@@ -1,7 +1,7 @@
 // opsmith_quantized::linear_int8: a linear layer on quantized activations and weights, with a result in float
 // or, requantized, of the activations' dtype.
 //
-// What dequantize → linear → … would compute from the same integers, without making their floats: the
+// Computes dequantize → linear → … from the same integers, without making their floats: the
 // products are added up exactly, in int32, and scaled once. Weights are symmetric: their zero points are 0.
 #include "quantized_dtypes.h"
 #include "simd/quantization_functions.h"

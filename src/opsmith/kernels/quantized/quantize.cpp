@@ -71,7 +71,7 @@ void quantize(KernelRuntimeContext& context, const Quantizer<C>& quantizer, cons
   });
 }
 
-// What all three check.
+// The checks of all three.
 bool prepare(KernelRuntimeContext& context, const char* name, const Tensor& input, int64_t quant_min,
              int64_t quant_max, ScalarType dtype, Tensor& out) {
   OPSMITH_CHECK(context, is_floating(input.scalar_type()), InvalidArgument, false,

@@ -35,8 +35,8 @@ struct RequantizedProduct {
   int64_t m, n, steps;
 };
 
-// What each pixel of a convolution's result is computed from. The image has its channels innermost; those of
-// a group are `channels`, from `image` on.
+// The windows from which the pixels of a convolution's result are computed. The image has its channels
+// innermost; those of a group are `channels`, from `image` on.
 struct Int8Windows {
   const uint8_t* image;  // as it is given
   uint8_t sign_bit;      // 0x80 for signed values, else 0

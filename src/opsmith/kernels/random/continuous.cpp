@@ -104,7 +104,7 @@ void draw_normal(const at::Tensor& self, const Generator& generator, const Place
   }
 }
 
-// What PyTorch's templates ask for: classes with a parameter that they give the generator's type.
+// Classes as PyTorch's templates ask for them, with a parameter that they give the generator's type.
 template <class>
 struct Uniform {
   void operator()(at::TensorIteratorBase& iter, double from, double to, const Generator& generator) const {

@@ -62,7 +62,7 @@ void with_real_type(const at::TensorBase& self, const F& f) {
                  at::kBFloat16);
 }
 
-// What PyTorch's templates ask for: classes with a parameter that they give the generator's type.
+// Classes as PyTorch's templates ask for them, with a parameter that they give the generator's type.
 template <class>
 struct Random {
   void operator()(at::TensorIteratorBase& iter, const Generator& generator) const {

@@ -1,4 +1,4 @@
-// What is done to many numbers at once: plain loops that the compiler vectorises, once for each instruction
+// Operations on many numbers at once: plain loops that the compiler vectorises, once for each instruction
 // set. The results are the same with all of them: nothing is contracted or reordered (kernels.yaml has the
 // options).
 #pragma once

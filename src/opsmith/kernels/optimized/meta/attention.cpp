@@ -1,5 +1,5 @@
-// What attention returns, of tensors without data: as PyTorch's meta kernels of
-// _scaled_dot_product_fused_attention_overrideable say, so that a compiled graph's strides are the kernel's.
+// The meta kernels of attention: as PyTorch's of _scaled_dot_product_fused_attention_overrideable, so that a
+// compiled graph's strides are the kernel's.
 #include <algorithm>
 #include <numeric>
 #include <optional>

@@ -1,4 +1,4 @@
-// What the library's own operators return, of tensors without data.
+// The meta kernels of the library's own operators.
 #include <optional>
 #include <string_view>
 #include <tuple>

@@ -210,7 +210,7 @@ OPSMITH_INLINE void scale_row(const float* x, float factor, T* y, int64_t column
   }
 }
 
-// What is known of a query so far.
+// The online softmax of each query so far.
 struct Rows {
   float* sums;    // Σ e^(score - top)·value
   float* tops;    // the largest score

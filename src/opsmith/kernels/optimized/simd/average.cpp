@@ -47,7 +47,7 @@ OPSMITH_INLINE void window_averages(const float* row, int64_t width, int64_t ste
                                     float divisor, T* result) {
   const F all = splat(divisor);
   int64_t i = 0;
-  // What is read of each vector but the last lies within the row.
+  // The loads of each vector but the last lie within the row.
   for (; step <= 2 && i + kLanes < count; i += kLanes) {
     const float* const p = row + i * step;
     F s = zero();

@@ -1,5 +1,5 @@
-// What group and batch norm do to each element, and their gradients: with one number for a run of elements of
-// a channel, or one for each column of rows whose columns are channels.
+// The elementwise part of group and batch norm, and of their gradients: with one number for a run of elements
+// of a channel, or one for each column of rows whose columns are channels.
 #include "map.h"
 #include "statistics_functions.h"
 

@@ -1,5 +1,5 @@
-// What convolutions do beside matrix products: blocks with a border of zeros, the patches in them, and sums
-// over the kernel of a single channel.
+// The parts of convolutions beside matrix products: blocks with a border of zeros, the patches in them, and
+// sums over the kernel of a single channel.
 #include "vector.h"
 #include "float_functions.h"
 

@@ -36,8 +36,8 @@ struct Part {
   const float* ahead;  // of a panel that is needed next: a tile fetches it meanwhile
 };
 
-// What a tile has for each vector of its channels before any product. Not inlined, as what follows: there
-// are many tiles.
+// Writes the initial sums of a tile for each vector of its channels. Not inlined, as what follows: there are
+// many tiles.
 __attribute__((noinline)) void put_bias(const PackedPixels& p, const Part& part, int64_t channel,
                                         int64_t vectors, float* to) {
   const bool is_there = part.is_first && p.bias != nullptr;

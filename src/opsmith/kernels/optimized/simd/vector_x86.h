@@ -1,4 +1,4 @@
-// What AVX2 and AVX-512 have alike: OPSMITH_MM(name) is the intrinsic for the register's width.
+// The code that AVX2 and AVX-512 share: OPSMITH_MM(name) is the intrinsic for the register's width.
 
 namespace opsmith::optimized::OPSMITH_ISA {
 

@@ -165,7 +165,7 @@ struct Patches {
   }
 };
 
-// What all products of a convolution share.
+// The parameters that all products of a convolution share.
 struct Convolution {
   KernelRuntimeContext& context;
   ScalarType dtype;

@@ -241,7 +241,7 @@ Temporary<Complex> loaded(KernelRuntimeContext& context, const Tensor& tensor) {
   return data;
 }
 
-// What the sums are multiplied by, where `count` elements are added up: by fft_norm_mode of ATen.
+// The factor of the sums, where `count` elements are added up: by fft_norm_mode of ATen.
 double scale_of(int64_t normalization, double count) {
   return normalization == 1 ? 1 / std::sqrt(count) : normalization == 2 ? 1 / count : 1.0;
 }
@@ -360,7 +360,7 @@ Tensor& fft_c2r_out(KernelRuntimeContext& context, const Tensor& self, IntList d
       memory[k] = value;
       memory[(n - k) % n] = conjugate(value);
     }
-    // What is its own conjugate is real.
+    // Elements that are their own conjugates are real.
     memory[0].im = 0;
     if (n % 2 == 0) {
       memory[n / 2].im = 0;

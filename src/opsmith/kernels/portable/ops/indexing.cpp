@@ -109,7 +109,7 @@ bool add_mask(KernelRuntimeContext& context, const Tensor& self, const Tensor& m
   return true;
 }
 
-// What the indices broadcast to.
+// The shape that the indices broadcast to; false, with the call rejected, where they do not.
 bool broadcast_places(KernelRuntimeContext& context, IndexPlan& plan) {
   for (int64_t i = 0; i < plan.count; ++i) {
     const IndexedDim& each = plan.indexed[i];
@@ -610,7 +610,7 @@ Tensor& index_select_out(KernelRuntimeContext& context, const Tensor& self, int6
   const auto line = all.pop();
   const int64_t width = self.element_size();
   if (line.size == 1 || out_step < line.stride[1]) {
-    // What is selected lies closer together than what is kept: single elements are moved.
+    // Selected elements lie closer together than kept ones: single elements are moved.
     StridedIterator<3> elements;
     for (size_t i = 0; i < all.rank(); ++i) {
       elements.add(all[i].size, {all[i].stride[0], all[i].stride[1], 0});

@@ -1,4 +1,4 @@
-// What optimisers are made of: addcmul, addcdiv, lerp.
+// The operators of optimisers: addcmul, addcdiv, lerp.
 #include "../pointwise_bodies.h"
 
 #include <cmath>

@@ -260,7 +260,7 @@ bool expanded_to(KernelRuntimeContext& context, const Tensor& t, const Tensor& o
   return true;
 }
 
-// What a product is made of, as batches.
+// The operands of a product, as batches.
 struct Factors {
   int64_t batches;
   int64_t m;

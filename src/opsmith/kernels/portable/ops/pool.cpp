@@ -12,8 +12,8 @@
 namespace opsmith::portable {
 namespace {
 
-// What one output index takes from one dimension: elements [begin, end), `step` apart, out of `padded` ones
-// that the window has where padding counts.
+// The elements that one output index takes from one dimension: [begin, end), `step` apart, out of `padded`
+// ones that the window has where padding counts.
 struct Span {
   int64_t begin;
   int64_t end;
@@ -97,7 +97,7 @@ int64_t work_of(const Spans& spans) {
   return work;
 }
 
-// What a sum is divided by.
+// The divisor of a sum.
 struct Divisor {
   bool count_padding;
   std::optional<int64_t> given;

@@ -337,7 +337,7 @@ constexpr char kScatterValueReduce[] = "scatter.value_reduce_out";
 constexpr char kScatterAdd[] = "scatter_add.out";
 constexpr char kScatterReduceTwo[] = "scatter_reduce.two_out";
 
-// What scatter takes as `reduce`.
+// The reduction that scatter's `reduce` names.
 bool reduction_of(KernelRuntimeContext& context, std::string_view reduce, Reduction& reduction) {
   OPSMITH_CHECK(context, reduce == "add" || reduce == "multiply", InvalidArgument, false,
                 "reduce argument must be either add or multiply.");

@@ -1,5 +1,5 @@
 // sort and topk: along one dimension, with the places that elements come from. NaN counts as the largest.
-// What need not be stable follows ATen's algorithms, so that equal elements fall as they do there.
+// Sorts that need not be stable follow ATen's algorithms, so that equal elements fall as they do there.
 #include <algorithm>
 #include <optional>
 #include <tuple>

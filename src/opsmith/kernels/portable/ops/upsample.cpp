@@ -15,7 +15,7 @@ using Sizes = std::optional<IntList>;
 
 constexpr int64_t kPlane = 2;
 
-// What is asked of the two spatial dimensions.
+// The size and scale that are asked of the two spatial dimensions.
 struct Target {
   int64_t size[kPlane];
   std::optional<double> scale[kPlane];

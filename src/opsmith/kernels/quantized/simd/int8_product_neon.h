@@ -36,7 +36,7 @@ OPSMITH_DOTTED inline int32x4_t add_products_of(int32x4_t lanes, int8x16_t a, in
   return lanes;
 }
 
-// What makes the input's bytes signed.
+// The bits to flip so that the input's bytes are signed.
 inline int8x16_t flipped_bits(const Int8Product& p) {
   return vdupq_n_s8(static_cast<int8_t>(p.sign_bit ^ 0x80));
 }

@@ -55,7 +55,7 @@ inline void weight_sums(const Int8Product& p, int64_t n, int32_t (&sums)[kColumn
   sums_of_all(lanes, sums);
 }
 
-// What a row of a tile has come to; `sums` are those of its lanes.
+// Stores the results of a row of a tile; `sums` are those of its lanes.
 template <int kColumns>
 inline void finish_row(const Int8Product& p, int64_t m, int64_t n, const int32_t (&sums)[kColumns],
                        const int32_t (&weights)[kColumns]) {
@@ -265,7 +265,7 @@ void pack_panel(const Int8Product& p, int64_t begin, int8_t* panel) {
   }
 }
 
-// What all rows of a panel share.
+// The operands that all rows of a panel share.
 struct Panel {
   const int8_t* packed;
   int64_t begin;              // its first column

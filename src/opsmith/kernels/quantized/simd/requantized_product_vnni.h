@@ -20,7 +20,7 @@ inline __m512i four_times_16(const uint8_t* from) {
   return _mm512_set1_epi32(four);
 }
 
-// What all rows of some panels share.
+// The operands that all rows of some panels share.
 template <int kPanels>
 struct Columns {
   const int8_t* weight;  // after the sums
