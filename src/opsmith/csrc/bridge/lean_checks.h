@@ -1,5 +1,5 @@
-// What generated code asks of the arguments before it gives them to a lean kernel: the dtypes and dim orders
-// that the kernel's manifest declares, and whether PyTorch's meta function could object at all.
+// Checks of the arguments before generated code gives them to a lean kernel: the dtypes and dim orders that
+// the kernel's manifest declares, and whether PyTorch's meta function could object at all.
 #pragma once
 
 #include <bridge/lean_tensor.h>
@@ -109,7 +109,7 @@ inline bool share_dtype(const at::Tensor& first, const at::Tensor& second) {
 // Whether `tensor` has the dimensions `order` from the outermost in memory to the innermost, without gaps.
 bool has_dim_order(const at::Tensor& tensor, std::initializer_list<uint8_t> order);
 
-// What Python scalars among `tensors` become for a lean kernel; Undefined where there is none.
+// The dtype of Python scalars among `tensors` for a lean kernel; Undefined where there is none.
 template <class... Tensors>
 c10::ScalarType scalar_dtype(const Tensors&... tensors) {
   if (C10_LIKELY(!detail::any_python_scalar(tensors...))) {

@@ -30,12 +30,12 @@ enum class DimOrders { kContiguous, kAny };
 // Where a kernel finds the elements: on the host, or at the device's own addresses.
 enum class Elements { kOnHost, kOnDevice };
 
-// What a call needs to know of each of its Tensors.
+// The properties of a call that each of its Tensors needs.
 struct LeanCall {
   const char* operator_name;
   const char* kernel;  // its C++ name and library, for messages
   DimOrders orders;
-  // What Python scalars among the operands become; Undefined where they are passed as they are.
+  // The dtype of Python scalars among the operands; Undefined where they are passed as they are.
   c10::ScalarType scalars = c10::ScalarType::Undefined;
   Elements elements = Elements::kOnHost;
   // Whether the kernel runs later, on the current stream: what is on the CPU is kept for it.
@@ -108,7 +108,7 @@ class LeanInput {
 
   // Of a Tensor that is dense and not contiguous.
   void describe_dense(const at::TensorBase& tensor);
-  // What the constructor does where it is not simple.
+  // The constructor's slow path.
   void convert(const LeanCall& call, const at::Tensor& tensor);
 
   std::array<int32_t, kMostDims> sizes_;

@@ -36,7 +36,7 @@ struct Kept {
   const Given value;
 };
 
-// What a lean argument does not refer to once it is made.
+// An argument that need not be kept: a lean argument does not refer to it once made.
 template <class Given>
 struct NotKept {
   explicit NotKept(const Given& given) : value(given) {}
@@ -193,7 +193,7 @@ C10_ALWAYS_INLINE void each_tensor_in(const Given& given, const Visit& visit) {
   }
 }
 
-// What a call's Tensors say of when its kernel may run.
+// The size and place of a call's Tensors, which decide when its kernel may run.
 struct Amount {
   C10_ALWAYS_INLINE void add(const at::TensorBase& tensor) {
     elements += tensor.numel();

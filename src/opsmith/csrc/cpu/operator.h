@@ -88,7 +88,7 @@ const at::Tensor* first_tensor(const Arguments&... arguments) {
   return first;
 }
 
-// What a kernel is asked with for its result's shape: CPU Tensors of zeros in the place of meta ones.
+// Arguments that ask a kernel for its result's shape: CPU Tensors of zeros in the place of meta ones.
 at::Tensor zeros_like_meta(const at::Tensor& meta);
 std::optional<at::Tensor> zeros_like_meta(const std::optional<at::Tensor>& meta);
 std::vector<at::Tensor> zeros_like_meta(at::TensorList metas);

@@ -25,8 +25,8 @@ struct LibraryKernel {
   ::executorch::runtime::OpFunction function;
 };
 
-// What is registered when the library is loaded: a kernel, by its place in the list of kernels, under a
-// key; nullptr stands for every call that no key takes.
+// A kernel that is registered when the library is loaded, by its place in the list of kernels, under a key;
+// nullptr stands for every call that no key takes.
 struct Registration {
   size_t kernel;
   const char* key;
@@ -39,10 +39,10 @@ struct Library {
   size_t kernel_count;
   const Registration* registrations;
   size_t registration_count;
-  // What opsmith reads of the file without loading it, as JSON.
+  // The description that opsmith reads without loading the file, as JSON.
   const char* description;
 
-  // What it registers when it is loaded.
+  // The registrations that it makes when it is loaded.
   const Registration* begin() const { return registrations; }
   const Registration* end() const { return registrations + registration_count; }
 };

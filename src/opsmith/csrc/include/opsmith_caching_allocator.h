@@ -118,7 +118,7 @@ class CachingAllocator {
   // Gives back to the device what it can, when the streams that used it are done.
   void empty_cache() noexcept { release_all(); }
 
-  // What was allocated of `pool`, and still may be in use, is memory like any other from now on.
+  // Makes memory of `pool`, which may still be in use, memory like any other from now on.
   void dissolve(PrivatePool pool) {
     const std::lock_guard lock(mutex_);
     heap_.dissolve(pool);

@@ -20,7 +20,7 @@ extern "C" {
 /* A rank's part in a group, on one device. */
 typedef struct opsmith_communicator_s* opsmith_communicator;
 
-/* What ranks find each other by: made by one, and carried to the others by opsmith. */
+/* The id by which ranks find each other: made by one, and carried to the others by opsmith. */
 typedef struct opsmith_group_id {
   uint8_t bytes[128];
 } opsmith_group_id;
@@ -48,7 +48,7 @@ typedef struct opsmith_collectives {
   uint32_t struct_size; /* sizeof(opsmith_collectives), likewise */
   const char* name;     /* the library's, for errors */
 
-  /* What went wrong in this thread's last failed call; never NULL. */
+  /* The message of this thread's last failed call; never NULL. */
   const char* (*last_error)(void);
 
   opsmith_status (*make_id)(opsmith_group_id* id);

@@ -51,7 +51,7 @@ typedef struct opsmith_device_properties {
   uint32_t multiprocessors;
 } opsmith_device_properties;
 
-/* What another process needs to use an allocation of this one. opsmith carries it there. */
+/* The handle by which another process uses an allocation of this one. opsmith carries it there. */
 typedef struct opsmith_memory_handle {
   uint8_t bytes[64]; /* the driver's own: an id, an offset, a cudaIpcMemHandle_t, ... */
   int32_t file;      /* a file descriptor that goes with them, of a memfd or a dma-buf; -1: none */
@@ -62,7 +62,7 @@ typedef struct opsmith_driver {
   uint32_t struct_size; /* sizeof(opsmith_driver), likewise */
   const char* name;     /* the driver's name, e.g. "sim" */
 
-  /* What went wrong in this thread's last failed call; never NULL. */
+  /* The message of this thread's last failed call; never NULL. */
   const char* (*last_error)(void);
 
   /* ---- devices ---- */

@@ -17,7 +17,7 @@
 // Why nothing of the library was registered; empty where everything was.
 OPSMITH_EXECUTORCH_API const char* opsmith_executorch_error(void);
 
-// What the library holds, as JSON.
+// The description of the library, as JSON.
 OPSMITH_EXECUTORCH_API const char* opsmith_executorch_description(void);
 
 // Registers the kernel at `kernel` in the library's list under `key`, for a program that is loaded later.

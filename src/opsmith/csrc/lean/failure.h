@@ -1,11 +1,11 @@
-// What a lean kernel says when it fails, kept for the caller that turns it into an exception.
+// The message of a lean kernel that fails, kept for the caller that turns it into an exception.
 #pragma once
 
 #include <stdexcept>
 
 namespace opsmith {
 
-// What was logged on this thread since clear_lean_failure(); empty if nothing was.
+// The text that was logged on this thread since clear_lean_failure(); empty if nothing was.
 const char* lean_failure_text();
 void clear_lean_failure();
 // Keeps what an exception says that left a kernel, beside what was logged.

@@ -14,7 +14,7 @@ struct RejectedShape {
   std::array<int32_t, 16> sizes{};
 };
 
-// What was refused last on this thread, which is then forgotten.
+// Returns the shape that was refused last on this thread, and forgets it.
 RejectedShape take_rejected_shape();
 
 }  // namespace opsmith

@@ -208,7 +208,7 @@ PyObject* PythonKernel::called(PyObject* const* arguments) const {
   return returned;
 }
 
-// What the function raised.
+// Throws the exception that the function raised.
 void PythonKernel::throw_raised() const {
   if (refusal_.has_value() && PyErr_ExceptionMatches(refusal_->ptr(getPyInterpreter())) != 0) {
     const py::error_already_set raised;

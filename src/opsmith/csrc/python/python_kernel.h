@@ -37,7 +37,7 @@ class PythonKernel final : public RuntimeKernel {
   std::string description() const override { return description_; }
 
  private:
-  // What an argument is, where the boxed value does not tell.
+  // The kind of an argument, where the boxed value does not tell.
   enum class Form { kValue, kDtype, kLayout, kMemoryFormat };
 
   static Form form_of(const c10::Argument& argument);

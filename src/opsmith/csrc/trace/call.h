@@ -8,7 +8,7 @@
 
 namespace opsmith::trace {
 
-// What is recorded of a kernel.
+// A kernel as it is recorded.
 struct Recorded {
   const char* name;    // the operator's in its schema, which is one object for each operator
   uint32_t number;     // of the name with its overload

@@ -107,8 +107,8 @@ std::vector<Row> rows_of(const c10::OperatorHandle& op) {
 
 }  // namespace
 
-// What the recording functions know of an operator. Made once for each, and never freed: a thread may be
-// about to ask for it long after the trace.
+// An operator as the recording functions know it. Made once for each, and never freed: a thread may be about
+// to ask for it long after the trace.
 class Operator {
  public:
   explicit Operator(const void* identity) : identity_(identity) {}
@@ -186,7 +186,7 @@ Operator& find_or_add(const void* identity) {
   return *found;
 }
 
-// What stands in the table for the kernel at a key.
+// The recorder that stands in the table for the kernel at a key.
 template <size_t kKey>
 void record(c10::OperatorKernel* functor, const c10::OperatorHandle& op, c10::DispatchKeySet keys,
             torch::jit::Stack* stack) {

@@ -1,4 +1,4 @@
-// What one thread writes: records in a file that is mapped into memory, so that nothing is lost however the
+// The log of one thread: records in a file that is mapped into memory, so that nothing is lost however the
 // process ends.
 //
 // Note [A file is mapped while its thread has pinned the log]

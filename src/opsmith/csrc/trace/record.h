@@ -1,4 +1,4 @@
-// What a trace holds: the records that each thread writes, and the lines that give their numbers names.
+// The format of a trace: the records that each thread writes, and the lines that give their numbers names.
 // runtime/trace/files.py reads both; the layout is versioned by kMagic.
 #pragma once
 
@@ -11,7 +11,7 @@ inline constexpr char kMagic[16] = "opsmith trace 1";
 // How something came to run.
 enum class How : uint8_t { kCall, kRedispatch, kCallBoxed, kNode, kModule };
 
-// What sort of registration a kernel is, by the words of the dispatcher's own dump.
+// The sort of registration that a kernel is, by the words of the dispatcher's own dump.
 enum class Kind : uint8_t { kKernel, kComposite, kDefault, kFallback, kAutograd };
 
 inline constexpr uint8_t kRaised = 1;     // it ended by an exception

@@ -10,7 +10,7 @@ namespace opsmith::trace {
 
 using BoxedFunction = c10::BoxedKernel::InternalBoxedKernelFunction;
 
-// What a kernel in a dispatch table calls, apart from its functor.
+// The functions that a kernel in a dispatch table calls, apart from its functor.
 struct Words {
   BoxedFunction* boxed = nullptr;
   void* unboxed = nullptr;
@@ -44,7 +44,7 @@ class Slot {
   c10::KernelFunction& kernel_;
 };
 
-// What is one object for each operator that lives.
+// The address that identifies an operator as long as it lives.
 const void* identity(const c10::OperatorHandle& op);
 
 // The mutex under which the dispatcher's tables are written.

@@ -50,7 +50,7 @@ struct opsmith_stream_s {
   bool may_have_fault_ = false;
 };
 
-// What was recorded last; null before.
+// The event as it was recorded last; `marker` is null before.
 struct opsmith_event_s {
   std::mutex mutex;
   cl_event marker = nullptr;

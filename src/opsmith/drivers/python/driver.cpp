@@ -152,7 +152,7 @@ OPSMITH_EXPORTED void opsmith_python_driver_close() {
   }
 }
 
-// What went wrong in the callback that runs in this thread: one line.
+// Sets the error of the callback that runs in this thread: one line.
 OPSMITH_EXPORTED void opsmith_python_driver_set_error(const char* text) {
   std::snprintf(error, sizeof error, "%s", text);
 }

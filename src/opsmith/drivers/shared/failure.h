@@ -33,7 +33,7 @@ opsmith_status entry(Body&& body) noexcept {
   }
 }
 
-// What a fault of opsmith_compute.h means.
+// The meaning of a fault of opsmith_compute.h.
 const char* fault_text(int fault) noexcept;
 
 // Throws for what must not be null.

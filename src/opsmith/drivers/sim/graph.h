@@ -43,10 +43,10 @@ class Capture : public std::enable_shared_from_this<Capture> {
   // Work of `stream`, which is captured.
   void add(opsmith_stream stream, const char* what, std::function<void()> run);
 
-  // What an event stands for that is recorded on `stream` now.
+  // The work before an event that is recorded on `stream` now.
   Before before(opsmith_stream stream);
 
-  // What is queued on `stream` from now on comes after `event`. false: another capture has the stream.
+  // Makes work queued on `stream` from now on come after `event`. false: another capture has the stream.
   bool wait(opsmith_stream stream, const Before& event);
 
   // Gives all streams back. Returns nullptr where some have work that `stream` does not wait for.

@@ -179,7 +179,7 @@ Heap::Heap(uint64_t reserved, uint64_t limit) : limit_(limit) {
 }
 
 // A block of `bytes`, a multiple of the granule, that is in no list; nullptr if no free one is large enough.
-// What it keeps still counts as kept.
+// The bytes that the block keeps still count as kept.
 Heap::Block* Heap::take(uint64_t bytes) {
   Block* const block = take_fitting(bytes / kGranule);
   if (block == nullptr || block->bytes == bytes) {

@@ -87,7 +87,7 @@ void ask_for_huge_pages(uint64_t address, uint64_t bytes) {
 // On AArch64 it may be 64 KiB.
 const auto kPage = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
 
-// What the bytes of a memory handle say: where an allocation lies in the exporter's memfd.
+// The bytes of a memory handle: where an allocation lies in the exporter's memfd.
 struct Place {
   uint64_t offset;
   uint64_t bytes;

@@ -46,9 +46,8 @@ int opsmith_sim_statistics(int device, opsmith_sim_device_statistics* statistics
 /* Starts to keep the ranges that all threads open and close, or stops. */
 void opsmith_sim_record_ranges(int on);
 
-/* What was kept since, one line for each: "+" and its text for a range that was opened, "-" for one that was
- * closed. Writes as much as fits into `text`, with a 0 at the end, and returns the bytes of all, without the
- * 0. */
+/* The ranges kept since, in lines: "+" and its text for a range that was opened, "-" for one that was closed.
+ * Writes as much as fits into `text`, with a 0 at the end, and returns the bytes of all, without the 0. */
 size_t opsmith_sim_recorded_ranges(char* text, size_t bytes);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-// What a kernel on at::Tensor does on the host, as a function that opsmith calls: at once, when the device's
+// Work on the host of a kernel on at::Tensor, as a function that opsmith calls: at once, when the device's
 // work is done; or, while a graph is captured, whenever the graph runs.
 //
 // A library whose kernels do all that they do on the host in such functions says `capture: true` in its

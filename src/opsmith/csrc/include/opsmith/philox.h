@@ -11,7 +11,7 @@
 
 namespace opsmith {
 
-// What a call may draw: the numbers of `seed` from number `offset` on, which is a multiple of 4.
+// The numbers that a call may draw: those of `seed` from number `offset` on, which is a multiple of 4.
 struct PhiloxNumbers {
   uint64_t seed;
   uint64_t offset;

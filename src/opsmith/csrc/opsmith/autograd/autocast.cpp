@@ -104,7 +104,7 @@ c10::KernelFunction kernel_for(opsmith::Precision precision) {
   return c10::KernelFunction::makeFallthrough();
 }
 
-// What lasts as long as the process.
+// The registrations, which last as long as the process.
 struct Registered {
   torch::Library fallthrough{torch::Library::IMPL, "_", c10::DispatchKey::AutocastPrivateUse1, __FILE__,
                              __LINE__};

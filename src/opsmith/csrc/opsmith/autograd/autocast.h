@@ -1,5 +1,4 @@
-// What torch.autocast does on the device: PyTorch's own lists for a device, with what the description
-// changes.
+// torch.autocast on the device: PyTorch's own lists for a device, with the changes of the description.
 #pragma once
 
 #include <initializer_list>

@@ -1,5 +1,5 @@
-// What generated code registers for AutogradPrivateUse1: operators that are differentiated by a backward
-// kernel, and the in-place and out variants of differentiable ones.
+// Kernels that generated code registers for AutogradPrivateUse1: of operators that are differentiated by a
+// backward kernel, and of the in-place and out variants of differentiable ones.
 //
 // differentiable<Formula>() runs an operator below autograd and records a node that keeps its arguments and
 // those of its results that the backward kernel takes. In the backward pass the node calls the operator that
@@ -311,7 +311,7 @@ decltype(auto) out_without_gradient(c10::DispatchKeySet keys, const char* operat
   return Out::redispatch(keys & c10::after_autograd_keyset, arguments...);
 }
 
-// What the gradient of an argument looks like, for the gradient operator's kernel for the meta device.
+// A Tensor like the gradient of an argument, for the gradient operator's kernel for the meta device.
 inline at::Tensor gradient_like(const at::Tensor& argument, bool needed) {
   return needed && argument.defined() ? at::empty_like(argument) : at::Tensor();
 }

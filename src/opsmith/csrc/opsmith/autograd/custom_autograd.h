@@ -1,5 +1,5 @@
-// What autograd does around custom operators that write to their arguments, where PyTorch's not-implemented
-// fallbacks look at what is returned only. Boxed kernels.
+// Autograd around custom operators that write to their arguments, where PyTorch's not-implemented fallbacks
+// look at what is returned only. Boxed kernels.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>

@@ -1,4 +1,4 @@
-// What graphs that Inductor writes in C++ ask of the backend that they run on.
+// The backend's functions for graphs that Inductor writes in C++.
 //
 // Generated code carries this text, and includes nothing but PyTorch's stable C functions: a package that
 // AOTInductor made is loaded without the headers of opsmith. The backend gives the table when it is asked

@@ -14,7 +14,7 @@ namespace opsmith {
 // what is freed serves that stream again, and others given to recordStream() have then done their work.
 c10::DeviceAllocator& device_allocator();
 
-// What it keeps for one device.
+// The cache of one device.
 caching::CachingAllocator& device_cache(c10::DeviceIndex device);
 // The same of a device on which something was allocated; else null, without a call of the driver.
 caching::CachingAllocator* used_device_cache(c10::DeviceIndex device);

@@ -1,8 +1,8 @@
 // Captures: work of a stream that is recorded for a graph (graph.h) in the place of being run. One at a time
 // in the process; the streams that take part are the driver's to know.
 //
-// What cannot be recorded is refused: what waits for the device, and what the host does at once. A refusal
-// ends the capture, so that the device is usable afterwards.
+// Work that cannot be recorded is refused: waiting for the device, and work that the host does at once. A
+// refusal ends the capture, so that the device is usable afterwards.
 #pragma once
 
 #include <opsmith_driver.h>

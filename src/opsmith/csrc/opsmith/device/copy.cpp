@@ -68,7 +68,7 @@ void order(opsmith_stream earlier, c10::DeviceIndex earlier_device, opsmith_stre
   }
 }
 
-// What profilers call a copy, in the words that they have for any device.
+// The name of a copy for profilers, in the words that they have for any device.
 const char* copy_name(bool from_device, bool to_device) {
   return from_device ? (to_device ? "Memcpy DtoD" : "Memcpy DtoH") : "Memcpy HtoD";
 }

@@ -35,7 +35,7 @@ void* library = nullptr;  // which it came from
 
 bool has_forked = false;
 
-// What load_driver() throws is shown by opsmith.load(), which sets the remedy apart at this mark.
+// opsmith.load() shows the error of load_driver(), and sets the remedy apart at this mark.
 constexpr const char* kRemedy = "\n  remedy: ";
 
 // In a child of fork() the driver's threads do not exist and its memory is shared with the parent, so every
@@ -167,7 +167,7 @@ struct KeptFailure {
 std::mutex kept_mutex;
 KeptFailure kept_failure;
 
-// What all calls on a lost device throw; empty: it is not lost.
+// The error that all calls on a lost device throw; empty: it is not lost.
 std::array<std::string, kMostDevices> losses;
 bool any_is_lost = false;
 

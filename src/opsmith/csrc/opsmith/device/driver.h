@@ -89,7 +89,7 @@ void finish(const Wait& wait, c10::DeviceIndex device) noexcept {
 // Whether this process is a fork of one that had loaded its driver: then the device cannot be used here.
 bool is_in_bad_fork();
 
-// What the driver's library exports as `name`; null where it does not.
+// The symbol `name` of the driver's library; null where it exports none.
 void* driver_symbol(const char* name);
 
 // The name of the device in PyTorch, e.g. "sim".

@@ -7,8 +7,7 @@
 
 namespace opsmith {
 
-// What the description's `rng: cpu` asks for; called once the driver is loaded, before the first generator is
-// made.
+// Applies the description's `rng: cpu`; called once the driver is loaded, before the first generator is made.
 void draw_numbers_of_the_cpu();
 
 // The generator that random operators on `device` use when the caller gives none. -1 is the current device.

@@ -1,4 +1,4 @@
-// What a driver gives with OPSMITH_OK and what it says of a failure, checked: either may be NULL, of a driver
+// The driver's results with OPSMITH_OK and its texts of failures, checked: either may be NULL, of a driver
 // with a mistake.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace opsmith {
 
-// What the driver says of this thread's last failure.
+// The driver's text for this thread's last failure.
 std::string last_error();
 
 namespace detail {

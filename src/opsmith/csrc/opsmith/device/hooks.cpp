@@ -1,6 +1,6 @@
-// What PyTorch's device-independent code asks of an accelerator: availability, generators, pinned memory, the
-// device of an address, resizing a storage. Registered when the library is loaded; answers "no device" until
-// a driver is.
+// The hooks of PyTorch's device-independent code for an accelerator: availability, generators, pinned memory,
+// the device of an address, resizing a storage. Registered when the library is loaded; they answer "no
+// device" until a driver is.
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 
 #include <opsmith/device/allocator.h>

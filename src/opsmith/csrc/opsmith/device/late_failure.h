@@ -1,4 +1,4 @@
-// What work of a stream threw when it ran, after its call had returned.
+// The exception of a stream's work, thrown when it ran, after its call had returned.
 #pragma once
 
 #include <opsmith/device/calling_line.h>

@@ -39,8 +39,8 @@ inline bool launches_block() {
   return detail::launches_block;
 }
 
-// What the current stream of `device` runs on the host, as `operator_name`. Made by the thread that calls the
-// operator.
+// Work that the current stream of `device` runs on the host, as `operator_name`. Made by the thread that
+// calls the operator.
 class QueuedWork {
  public:
   QueuedWork(const char* operator_name, c10::DeviceIndex device);

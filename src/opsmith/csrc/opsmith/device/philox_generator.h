@@ -11,7 +11,7 @@
 
 namespace opsmith {
 
-// What is taken for `count` numbers: they are made four at a time.
+// How many numbers are taken for `count`: they are made four at a time.
 inline uint64_t rounded_draw(uint64_t count) {
   return (count + 3) / 4 * 4;
 }

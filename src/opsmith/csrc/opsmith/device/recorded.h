@@ -1,4 +1,4 @@
-// What a graph holds: the driver's graph, and all that its work needs when it runs.
+// A recorded graph: the driver's graph, and all that its work needs when it runs.
 #pragma once
 
 #include <opsmith/device/launch.h>

@@ -47,7 +47,7 @@ struct Kernel {
   CallingLine line;
 };
 
-// What is known of a stream.
+// The kernels of a stream, as far as they are known.
 struct Doing {
   std::optional<Kernel> runs;
   std::optional<Kernel> launched_last;

@@ -1,4 +1,4 @@
-// What arguments of common types become on the stack of a boxed call. See fallback.h.
+// Pushes arguments of common types onto the stack of a boxed call. See fallback.h.
 #include <opsmith/fallback/fallback.h>
 
 namespace opsmith::detail {

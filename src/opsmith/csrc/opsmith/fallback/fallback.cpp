@@ -235,8 +235,8 @@ void move_to_device(const c10::OperatorHandle& op, HostCall& call, c10::IValue& 
 constexpr c10::DispatchKeySet kOtherLayouts({c10::DispatchKey::Quantized, c10::DispatchKey::Sparse,
                                              c10::DispatchKey::SparseCsr, c10::DispatchKey::NestedTensor});
 
-// What the policy says of a call for `cause`: the process's, or else the description's. The `unregistered`
-// came here whatever the plan says of the operator.
+// Applies the policy to a call for `cause`: the process's, or else the description's. The `unregistered` came
+// here whatever the plan says of the operator.
 void heed_policy(const c10::OperatorHandle& op, const FallbackCause* cause, bool unregistered,
                  c10::ArrayRef<c10::IValue> values) {
   switch (fallback_permission(op.operator_name())) {

@@ -100,7 +100,7 @@ struct BoxedCall<Result(Parameters...)> {
   }
 
  private:
-  // What an operator returns that writes to its arguments: `self` in place, the last ones of an out variant.
+  // The result of an operator that writes to its arguments: `self` in place, the last ones of an out variant.
   template <class... Arguments>
   static Result written(std::tuple<Arguments&...> arguments) {
     constexpr size_t kArguments = sizeof...(Arguments);

@@ -1,4 +1,4 @@
-// What this process says of the fallback in the place of the description: OPSMITH_FALLBACK and
+// The process's policy for the fallback, in the place of the description's: OPSMITH_FALLBACK and
 // opsmith.fallback().
 //
 // The description's policy is the plan's, and compiled in: operators that it denies are registered as
@@ -25,7 +25,7 @@ inline std::atomic<bool> fallback_overridden = false;
 Permission overriding_permission(const c10::OperatorName& name);
 }  // namespace detail
 
-// What the override, if there is one, says of the operator.
+// The permission that the override, if there is one, gives the operator.
 inline Permission fallback_permission(const c10::OperatorName& name) {
   if (C10_LIKELY(!detail::fallback_overridden.load(std::memory_order_relaxed))) {
     return Permission::kAsDescribed;

@@ -11,7 +11,7 @@
 namespace opsmith {
 namespace {
 
-// What a CPU kernel must not see of the thread's state.
+// The keys of the thread's state that a CPU kernel must not see.
 constexpr c10::DispatchKeySet kLeftBehind =
     c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset;
 

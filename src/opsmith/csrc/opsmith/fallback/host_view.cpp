@@ -450,7 +450,7 @@ c10::DataPtr HostViews::memory_of_resized(size_t storage) {
     copy_bytes(memory.get(), index, entry.host->data(), OPSMITH_HOST, bytes);
     return memory;
   }
-  // What was not downloaded is only on the device.
+  // Bytes that were not downloaded are only on the device.
   copy_bytes(memory.get(), index, entry.device->data(), index, std::min(bytes, entry.device->nbytes()));
   for (const TensorEntry& tensor : tensors_) {
     if (tensor.storage == storage && tensor.written && !has_other_storage(tensor)) {

@@ -15,7 +15,7 @@
 
 namespace opsmith {
 
-// What host code does with a tensor.
+// The access of host code to a tensor.
 enum class Access {
   kRead,
   kWrite,      // changes elements, and perhaps sizes, strides and storage

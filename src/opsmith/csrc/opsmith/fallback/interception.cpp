@@ -20,11 +20,11 @@ namespace {
 using c10::DispatchKey;
 using c10::DispatchKeySet;
 
-// What the keys of a thread may be where nobody has to see the parts of an operator.
+// The keys that a thread may have where nobody has to see the parts of an operator.
 constexpr DispatchKeySet kPlainThread =
     c10::default_included_set | c10::autograd_dispatch_keyset | c10::autocast_dispatch_keyset;
 
-// What the keys of a tensor may be that the CPU can look at.
+// The keys that a tensor may have for the CPU to look at it.
 constexpr DispatchKeySet kPlainTensor =
     DispatchKeySet({DispatchKey::PrivateUse1, DispatchKey::CPU, DispatchKey::AutogradPrivateUse1,
                     DispatchKey::AutogradCPU, DispatchKey::ADInplaceOrView, DispatchKey::Conjugate,

@@ -14,8 +14,8 @@ namespace opsmith {
 // Tensor like it, in memory where it would have room for that. Then whoever was not resized is refused.
 class OverlappingOuts {
  public:
-  // What the kernel gets in the place of `out`: a stand-in on the device, or itself where it has room. Copies
-  // are queued: called before the kernel's operands are waited for.
+  // The Tensor that the kernel gets in the place of `out`: a stand-in on the device, or itself where it has
+  // room. Copies are queued: called before the kernel's operands are waited for.
   // One that also shares memory with the `operands` is refused: in other memory the kernel would not see
   // that.
   at::Tensor in_place_of(const at::Tensor& out, c10::ArrayRef<c10::IValue> operands);

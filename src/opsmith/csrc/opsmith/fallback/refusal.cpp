@@ -94,7 +94,7 @@ c10::ArrayRef<c10::IValue> arguments_of(const c10::OperatorHandle& op, const tor
   return torch::jit::last(stack, op.schema().arguments().size());
 }
 
-// What the description refuses, the process may allow.
+// The process may allow what the description refuses.
 void refuse_unless_overridden(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                               torch::jit::Stack* stack, const char* default_reason,
                               const std::string& to_allow) {

@@ -589,7 +589,7 @@ class BoxedDerivation final : public UnboxedServer {
     }
   }
 
-  // What a functional kernel returned.
+  // Checks the results of a functional kernel.
   void check(const Stack& results, const Expected& expected) const {
     if (!expected.known) {
       return;

@@ -46,14 +46,14 @@ class OPSMITH_EXPORT RuntimeKernel {
 // only the meta kernel knows.
 enum class AlikeResult { kUnknown, kSame, kBool };
 
-// What the plan says of one variant.
+// The plan of one variant.
 struct Variant {
   c10::OperatorName name;    // that is served
   c10::OperatorName kernel;  // whose kernel serves it
   // Whose meta kernel knows the shapes and dtypes of the results: the functional operator, or the one served,
   // whose outputs are then shaped by it. None: the kernel's word is taken.
   std::optional<c10::OperatorName> shaped_by;
-  // What to ask instead of that operator's kernel for the meta device, where there is something faster.
+  // A faster function to ask instead of that operator's kernel for the meta device, where there is one.
   std::optional<c10::KernelFunction> meta_function;
   bool like_self = false;    // nothing knows them, but they are like the first argument, as in place
   bool own_kernel = true;    // the kernel is that of `name`, and gets the arguments as they are

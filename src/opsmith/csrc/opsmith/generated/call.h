@@ -1,5 +1,5 @@
-// What generated code does before it calls a kernel: the operands' devices are checked, the common one is
-// made current for the call, and, where the kernel runs on the host, the device's pending work is waited for.
+// The prologue of generated functions: the operands' devices are checked, the common one is made current for
+// the call, and, where the kernel runs on the host, the device's pending work is waited for.
 //
 // One line opens each generated function:
 //   const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnHost> call("aten::add.Tensor",
@@ -35,7 +35,7 @@ enum class Runs {
   kOnCopies,  // see on_copies.h
 };
 
-// What shows a kernel to a profiler; one that may be queued does that itself.
+// The object that shows a kernel to a profiler; a kernel that may be queued does that itself.
 struct NotMeasured {
   explicit NotMeasured(const char*) {}
 };

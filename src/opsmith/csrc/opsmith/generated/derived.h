@@ -1,4 +1,4 @@
-// What derived variants share: allocating a result, writing a result back, and the contract of each variant.
+// Helpers of derived variants: allocating a result, writing a result back, and the contract of each variant.
 //
 // A derived in-place or out variant must refuse what PyTorch's own would: a result type that does not fit,
 // another shape in place, overlapping memory. Where the group is structured, PyTorch's meta function checks
@@ -127,7 +127,7 @@ std::vector<at::Tensor> allocate_as(at::TensorList metas);
 at::Tensor copy_of(const at::Tensor& tensor);
 std::vector<at::Tensor> copy_of(at::TensorList tensors);
 
-// What an in-place kernel works on to compute `result`: `result` itself with the content of `self`,
+// The operand on which an in-place kernel computes `result`: `result` itself with the content of `self`,
 // broadcast; or, where the result's dtype cannot hold self (x < y is Bool), a new tensor of self's dtype.
 at::Tensor operand_in(const at::Tensor& result, const at::Tensor& self);
 std::vector<at::Tensor> operand_in(at::TensorList results, at::TensorList selves);

@@ -1,5 +1,5 @@
-// What generated code does before it calls the kernel of a factory function, which is told the layout and the
-// device of its result: refuses what the device has not, and makes the result's device current.
+// The prologue of generated factory functions, whose kernels are told the layout and the device of the
+// result: refuses what the device has not, and makes the result's device current.
 #pragma once
 
 #include <opsmith/generated/call.h>

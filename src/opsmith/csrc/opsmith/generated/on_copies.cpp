@@ -12,7 +12,7 @@ namespace opsmith {
 
 namespace {
 
-// What TensorIterator gives on every device but the CPU: a common dtype, and operands that are not cast.
+// TensorIterator as on every device but the CPU: a common dtype, and operands that are not cast.
 struct NotCast final : at::TensorIteratorBase {
   NotCast(const at::TensorIteratorBase& iter, at::ScalarType common) : TensorIteratorBase(iter) {
     common_dtype_ = common;

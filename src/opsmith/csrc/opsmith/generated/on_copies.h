@@ -32,7 +32,7 @@ struct Written {
 // Kernels that a graph cannot record were refused before.
 inline constexpr OfGraphs kOfGraphs = OfGraphs::kRecorded;
 
-// What holds the copies for an argument while the kernel runs.
+// An argument's copies, held while the kernel runs.
 template <class Given>
 inline const Given& copied(HostViews&, const Given& given) {
   return given;

@@ -132,7 +132,7 @@ class Structured final : public Meta {
 
   // Between meta() and the kernel: what the given Tensor is once it is resized, to be looked at only.
   const at::Tensor& announced(size_t index) const { return outputs_[index].announced(); }
-  // What the kernel writes to.
+  // The Tensor that the kernel writes to.
   const at::Tensor& result(size_t index) { return outputs_[index].written(); }
   // Called after meta(): strides the only result, whose dimensions are `format`'s.
   void set_memory_format(at::MemoryFormat format) {

@@ -8,8 +8,8 @@
 
 namespace opsmith {
 
-// What checks and shapes the operator "aten::add.Tensor", whose arguments are meta Tensors; null where it is
-// not structured.
+// The meta function that checks and shapes the operator "aten::add.Tensor", whose arguments are meta Tensors;
+// null where it is not structured.
 const c10::KernelFunction* structured_meta(const std::string& operator_name);
 
 }  // namespace opsmith

@@ -1,5 +1,5 @@
-// What generated code fills a DispatchStub with: StubKernel<"abs_stub", &chip::abs, …>::call is a function of
-// the stub's own type around the author's kernel.
+// The functions with which generated code fills a DispatchStub: StubKernel<"abs_stub", &chip::abs, …>::call
+// is one of the stub's own type around the author's kernel.
 //
 // The code that calls a stub is PyTorch's and was written for devices on which TensorIterator casts. So what
 // a kernel is promised elsewhere is kept here, at the last moment before it runs: operands in the common
@@ -96,7 +96,7 @@ struct StubKernel<kStub, kKernel, kRuns, kStubs, kDtypes...> {
       // After the casts, which the device may still be busy with.
       wait();
       const Work work(kStub.text);
-      // What run_iterator() hands over is `iter` itself or a TensorIterator.
+      // run_iterator() hands over `iter` itself or a TensorIterator.
       kKernel(static_cast<Iterator&>(promised), rest...);
     });
   }

@@ -218,8 +218,8 @@ bool prefers_math() {
                                   std::find(order.begin(), order.end(), Backend::overrideable);
 }
 
-// What PyTorch's scaled_dot_product_attention asks: the kernel that is registered, which may be a library's.
-// Below autograd and all transforms, since operands may have no data.
+// The choice for PyTorch's scaled_dot_product_attention: by the kernel that is registered, which may be a
+// library's. Below autograd and all transforms, since operands may have no data.
 int64_t choose(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                const OptionalTensor& attn_mask, double dropout_p, bool is_causal, std::optional<double> scale,
                bool enable_gqa) {

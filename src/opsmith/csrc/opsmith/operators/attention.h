@@ -13,7 +13,7 @@
 
 namespace opsmith {
 
-// What a call may ask for and a kernel need not have.
+// Features that a call may ask for and a kernel need not have.
 enum AttentionFeature : unsigned {
   kDropout = 1,
   kMask = 2,

@@ -1,4 +1,4 @@
-// What `tensor.data = other` asks: whether a tensor may take over the memory of another one and stay itself.
+// The check of `tensor.data = other`: whether a tensor may take over the memory of another and stay itself.
 #pragma once
 
 #include <ATen/core/Tensor.h>

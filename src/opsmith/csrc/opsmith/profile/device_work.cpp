@@ -23,7 +23,7 @@
 
 namespace opsmith::profile {
 
-// What the host's clock timed has `begin` and `end`, what the device's timed the moments.
+// A piece of the device's work. The host's clock times `begin` and `end`, the device's `from` and `to`.
 struct Work {
   std::string name;
   Kind kind = Kind::kKernel;
@@ -44,7 +44,7 @@ struct Work {
 
 namespace {
 
-// What the device's clock read when the host's read `ticks`.
+// A reading of both clocks: the device's was at `moment` when the host's was at `ticks`.
 struct Anchor {
   Moment moment;
   c10::approx_time_t ticks;

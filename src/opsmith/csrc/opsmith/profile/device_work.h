@@ -2,7 +2,7 @@
 // and the operator that launched it. Nothing is recorded, and nothing costs more than a load, unless a
 // profiler of PrivateUse1 runs; kineto.cpp says when, and reads what was recorded.
 //
-// What is recorded inside of another piece of work in the same thread is part of it: a kernel that calls
+// Work that is recorded inside of another piece of work in the same thread is part of it: a kernel that calls
 // other operators is one event.
 #pragma once
 
@@ -148,7 +148,7 @@ class FallbackWork {
   // Throws what waiting for the stream throws.
   void begin(const std::string& operator_name, c10::DeviceIndex device);
 
-  // What was moved between host and device.
+  // Sets the bytes that were moved between host and device.
   void set_bytes(uint64_t bytes) noexcept;
 
  private:

@@ -35,7 +35,7 @@ using libkineto::ITraceActivity;
 
 using ActivityTypes = std::set<ActivityType>;
 
-// What only a device has. PRIVATEUSE1_RUNTIME is asked for with the CPU's activities.
+// The activities that only a device has. PRIVATEUSE1_RUNTIME is asked for with the CPU's activities.
 const ActivityTypes kOnDevice{ActivityType::CONCURRENT_KERNEL, ActivityType::GPU_MEMCPY,
                               ActivityType::GPU_USER_ANNOTATION};
 

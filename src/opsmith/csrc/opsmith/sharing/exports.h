@@ -20,7 +20,7 @@ std::pair<std::string, uint64_t> export_storage(const c10::Storage& storage);
 
 bool is_exported_here(const std::string& address);
 
-// What export_storage() gave, in a message to this process itself. Null if it is gone.
+// The storage that export_storage() named in a message to this process itself. Null if it is gone.
 c10::Storage take_back(uint64_t memory);
 
 // All that processes said or gave up before now has been heard.

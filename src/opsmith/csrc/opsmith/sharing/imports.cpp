@@ -26,7 +26,7 @@ namespace {
 
 class Origin;
 
-// What a storage holds of another process.
+// Memory of another process that a storage holds.
 struct Imported {
   std::shared_ptr<Origin> origin;
   uint64_t memory;

@@ -1,4 +1,4 @@
-// What processes that share memory say to each other, and the Unix sockets over which they do.
+// The messages between processes that share memory, and the Unix sockets that carry them.
 //
 // The process that owns the memory, the origin, listens. A process that receives tensors has one connection
 // to each origin: when it ends, however it does, the connection closes, and the origin knows what that

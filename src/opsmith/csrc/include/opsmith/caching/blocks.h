@@ -43,7 +43,7 @@ struct Block {
   bool is_whole_segment() const { return previous == nullptr && next == nullptr; }
 };
 
-// What a block is at some time.
+// The state of a block at some time.
 struct BlockView {
   const char* start;
   size_t requested;

@@ -1,4 +1,4 @@
-// What opsmith_caching_allocator.h asks of a device.
+// The interface of a device for opsmith_caching_allocator.h.
 #pragma once
 
 #include <cstddef>

@@ -59,7 +59,7 @@ class Heap {
     return block;
   }
 
-  // What a user gave back is no longer the user's, whether or not it can be used again.
+  // Memory that a user gave back is no longer the user's, whether or not it can be used again.
   void count_free(const Block& block) {
     const PoolKind kind = block.segment->kind;
     statistics.allocation.subtract(kind, 1);

@@ -1,4 +1,4 @@
-// What an allocator remembers of its past, and what it shows of its present.
+// The history of an allocator, and the snapshot of its present.
 #pragma once
 
 #include <chrono>
@@ -61,8 +61,8 @@ struct Snapshot {
   std::vector<HistoryEntry> history;  // oldest first
 };
 
-// What is recorded. `context` is called for each entry that is to have one, without a lock; what it returns
-// is kept with the entry: a stack, say.
+// The settings of a recording. `context` is called for each entry that is to have one, without a lock; its
+// result is kept with the entry: a stack, say.
 struct Recording {
   bool entries = false;  // else only the contexts of live blocks
   size_t most_entries = 0;

@@ -1,4 +1,4 @@
-// What is thrown when neither the device nor the cache has room.
+// The exception for memory that neither the device nor the cache has.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// What an allocator has done, counted as torch.cuda.memory_stats() does.
+// The statistics of an allocator, counted as torch.cuda.memory_stats() does.
 #pragma once
 
 #include <algorithm>

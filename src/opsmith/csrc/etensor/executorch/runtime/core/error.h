@@ -1,4 +1,4 @@
-// What can go wrong in a kernel, and the checks that return it.
+// The errors of kernels, and the checks that return them.
 #pragma once
 
 #include <cstdint>
