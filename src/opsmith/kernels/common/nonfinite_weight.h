@@ -107,7 +107,7 @@ inline bool has_nonfinite(const Tensor& tensor) {
       parallel(row.size, kGrain,
                [&](int64_t begin, int64_t end) { look(begin * row.stride[0], end - begin); });
     } else if (row.size > 0) {
-      parallel(all.numel(), per_thread(row.size), [&](int64_t begin, int64_t end) {
+      parallel(all.numel(), grain_size(row.size), [&](int64_t begin, int64_t end) {
         all.for_each(begin, end, [&](const auto& at, const auto&) { look(at[0], row.size); });
       });
     }

@@ -22,9 +22,9 @@ inline int64_t ceil_divided(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-// Of rows that take `cost` each, how many are worth a thread, where elements of `worth` are.
-inline int64_t per_thread(int64_t cost, int64_t worth = kGrain) {
-  return std::max<int64_t>(1, worth / std::max<int64_t>(1, cost));
+// The grain size of rows that cost `cost` elements each, where that of elements is `grain`.
+inline int64_t grain_size(int64_t cost, int64_t grain = kGrain) {
+  return std::max<int64_t>(1, grain / std::max<int64_t>(1, cost));
 }
 
 // Note [Pieces]

@@ -14,7 +14,7 @@ namespace opsmith::example_kernels {
 namespace {
 
 // Elements of a row and results of columns that are compared side by side, so that loops vectorise and memory
-// is read in long pieces; elements worth a thread.
+// is read in long pieces; the grain size, in elements.
 constexpr int64_t kLanes = 32;
 constexpr int64_t kColumns = 256;
 constexpr int64_t kGrain = 32768;

@@ -142,7 +142,7 @@ Temporary<float> as_floats(KernelRuntimeContext& context, const Step& step, cons
   const int64_t tokens = step.heads_first ? positions : positions * heads;
   const int64_t pitch = step.positions(tensor) * (step.heads_first ? 1 : heads);
   float* const to = memory.get();
-  parallel(outer * tokens, per_thread(dim), [&](int64_t begin, int64_t end) {
+  parallel(outer * tokens, grain_size(dim), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       row(i / tokens * pitch + i % tokens, to + i * dim);
     }

@@ -84,7 +84,7 @@ std::tuple<Tensor&, Tensor&> channelwise_gated_delta_rule_out(KernelRuntimeConte
       }
     }
   };
-  run_tasks<float>(context, batch * heads, per_thread(positions * dim * width), width, run_head);
+  run_tasks<float>(context, batch * heads, grain_size(positions * dim * width), width, run_head);
   return results;
 }
 

@@ -94,7 +94,7 @@ void fill(const Table& table, const Tensor& weight, const Tensor& scales, const 
   const S* const zeros = zero_points.has_value() ? zero_points->const_data_ptr<S>() : nullptr;
   const bool is_long = indices.scalar_type() == ScalarType::Long;
   const int64_t group = table.width / table.groups, pitch = weight.sizes()[1];
-  parallel(indices.numel(), per_thread(table.width), [&](int64_t begin, int64_t end) {
+  parallel(indices.numel(), grain_size(table.width), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t row =
           is_long ? indices.const_data_ptr<int64_t>()[i] : indices.const_data_ptr<int32_t>()[i];

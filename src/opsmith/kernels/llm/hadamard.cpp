@@ -79,7 +79,7 @@ Tensor& fast_hadamard_transform_out(KernelRuntimeContext& context, const Tensor&
     using C = compute_t<T>;
     const T* const from = mat.const_data_ptr<T>();
     T* const to = out.mutable_data_ptr<T>();
-    run_tasks<C>(context, mat.numel() / length, per_thread(8 * length), length, [&](int64_t row, C* memory) {
+    run_tasks<C>(context, mat.numel() / length, grain_size(8 * length), length, [&](int64_t row, C* memory) {
       transform_row(from + row * length, to + row * length, groups, n, memory);
     });
   });

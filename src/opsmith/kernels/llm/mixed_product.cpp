@@ -88,7 +88,7 @@ Tensor& mixed_mm_out(KernelRuntimeContext& context, const Tensor& input, const T
     using T = typename decltype(type)::type;
     const int8_t* const w = weight.const_data_ptr<int8_t>();
     const T *const x = input.const_data_ptr<T>(), *const scales = weight_scales.const_data_ptr<T>();
-    run_tasks<float>(context, m, per_thread(k * n), n, [&](int64_t row, float* sums) {
+    run_tasks<float>(context, m, grain_size(k * n), n, [&](int64_t row, float* sums) {
       std::fill_n(sums, n, 0.0f);
       for (int64_t i = 0; i < k; ++i) {
         const float factor = load_element(x + row * k + i) * load_element(scales + i);
@@ -144,7 +144,7 @@ Tensor& mixed_linear_out(KernelRuntimeContext& context, const Tensor& input, con
       O* const y = out.mutable_data_ptr<O>();
       const int64_t length = k / groups;
       // A row of the weight, while it is in the cache, for all of the input.
-      parallel(n, per_thread(m * k), [&](int64_t begin, int64_t end) {
+      parallel(n, grain_size(m * k), [&](int64_t begin, int64_t end) {
         for (int64_t column = begin; column < end; ++column) {
           for (int64_t row = 0; row < m; ++row) {
             float sum = 0.0f;

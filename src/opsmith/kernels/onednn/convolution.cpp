@@ -131,7 +131,7 @@ template <class F>
 void each_channel(DataType dtype, const Tensor& t, const F& f) {
   const auto all = [&](auto* data) {
     const auto map = feature_map_at(data, t, t.dim() - 2);
-    parallel(map.channels, per_thread(map.batch * map.pixels()), [&](int64_t begin, int64_t end) {
+    parallel(map.channels, grain_size(map.batch * map.pixels()), [&](int64_t begin, int64_t end) {
       for (int64_t c = begin; c < end; ++c) {
         f(map, c);
       }

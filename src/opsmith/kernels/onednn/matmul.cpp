@@ -111,7 +111,7 @@ Operand operand(Role role, DataType dtype, const Matrices& m, int64_t batches, i
 // out = self, both of `width` bytes an element.
 void put_self(const Product& p) {
   const int64_t width = p.width();
-  parallel(p.batches * p.rows, per_thread(p.columns), [&](int64_t begin, int64_t end) {
+  parallel(p.batches * p.rows, grain_size(p.columns), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t batch = i / p.rows, row = i % p.rows;
       const char* from = p.self.data + (batch * p.self.batch + row * p.self.row) * width;

@@ -61,7 +61,7 @@ void for_each_sum(const Operands& given, Tensor& normed, Tensor& sum, const Norm
   const T* const r = static_cast<const T*>(given.residual.const_data_ptr());
   T* const s = static_cast<T*>(sum.mutable_data_ptr());
   T* const y = static_cast<T*>(normed.mutable_data_ptr());
-  parallel(rows.count, rows_per_thread(n * kNormCost), [&](int64_t begin, int64_t end) {
+  parallel(rows.count, row_grain_size(n * kNormCost), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       OPSMITH_BEST_OF(T, add)(x + row * n, r + row * n, 1.0f, s + row * n, n, false);
       normalize(s + row * n, y + row * n, n, rows.streamed);

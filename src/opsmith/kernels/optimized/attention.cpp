@@ -124,7 +124,7 @@ void gradients(KernelRuntimeContext& context, const Sizes& sizes, const Tensor& 
   const int64_t memory = attention_backward_memory(shared, sizes.queries, sizes.dim, sizes.value_dim);
   const int64_t cost = shared * sizes.queries * sizes.keys * (sizes.dim + sizes.value_dim) / 6;
   const float* const sums = static_cast<const float*>(logsumexp.const_data_ptr());
-  run_tasks<float>(context, sizes.batch * sizes.key_heads, rows_per_thread(cost), memory,
+  run_tasks<float>(context, sizes.batch * sizes.key_heads, row_grain_size(cost), memory,
                    [&](int64_t piece, float* own) {
                      const int64_t batch = piece / sizes.key_heads, key_head = piece % sizes.key_heads;
                      const int64_t head = key_head * shared;

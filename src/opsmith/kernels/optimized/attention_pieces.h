@@ -42,7 +42,7 @@ bool attend_heads(KernelRuntimeContext& context, const AttentionSizes& sizes, fl
   const int64_t each = ceil_divided(sizes.queries, rows);
   const int64_t cost = std::min(rows, sizes.queries) * sizes.keys * (sizes.dim + sizes.value_dim) / 16;
   const int64_t memory = attention_memory(rows, sizes.dim, sizes.value_dim);
-  return run_tasks<float>(context, heads * each, rows_per_thread(cost), memory,
+  return run_tasks<float>(context, heads * each, row_grain_size(cost), memory,
                           [&](int64_t piece, float* own) {
                             const int64_t at = piece / each;
                             AttentionForward<T> call;

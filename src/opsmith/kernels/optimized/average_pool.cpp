@@ -121,7 +121,7 @@ bool pool_channels(KernelRuntimeContext& context, const Pool<T>& pool) {
   auto* const averages = pool.functions.averages.of(T{});
   // An element's address takes two floats' memory.
   return run_tasks<float>(
-      context, pool.result.batch * pool.y.out, rows_per_thread(pool.x.out * pool.result.channels * most),
+      context, pool.result.batch * pool.y.out, row_grain_size(pool.x.out * pool.result.channels * most),
       2 * most, [&](int64_t task, float* memory) {
         const T** const elements = reinterpret_cast<const T**>(memory);
         const int64_t sample = task / pool.y.out, row = task % pool.y.out;
@@ -187,7 +187,7 @@ bool pool_rows(KernelRuntimeContext& context, const Pool<T>& pool) {
     }
     one_by_one(inside.second, pool.x.out);
   };
-  return run_tasks<float>(context, pool.result.planes() * pool.y.out, rows_per_thread(width * most),
+  return run_tasks<float>(context, pool.result.planes() * pool.y.out, row_grain_size(width * most),
                           averages_at + pool.x.out, pool_row);
 }
 
@@ -218,9 +218,9 @@ bool pool_planes(const Pool<T>& pool) {
     return false;
   }
   const int64_t together =
-      by_channels ? kTogether : std::clamp<int64_t>(rows_per_thread(pixels), 1, kTogether);
+      by_channels ? kTogether : std::clamp<int64_t>(row_grain_size(pixels), 1, kTogether);
   const int64_t pieces = ceil_divided(channels, together);
-  parallel(pool.result.batch * pieces, rows_per_thread(pixels * std::min(together, channels)),
+  parallel(pool.result.batch * pieces, row_grain_size(pixels * std::min(together, channels)),
            [&](int64_t begin, int64_t end) {
              for (int64_t piece = begin; piece < end; ++piece) {
                const int64_t sample = piece / pieces, channel = piece % pieces * together;
@@ -243,7 +243,7 @@ bool pool_planes(const Pool<T>& pool) {
 template <class T>
 void pool_elements(const Pool<T>& pool) {
   const int64_t pixels = pool.y.out * pool.x.out;
-  parallel(pool.result.planes() * pixels, rows_per_thread(pool.y.most() * pool.x.most()),
+  parallel(pool.result.planes() * pixels, row_grain_size(pool.y.most() * pool.x.most()),
            [&](int64_t begin, int64_t end) {
              for (int64_t task = begin; task < end; ++task) {
                const int64_t plane = task / pixels, row = task % pixels / pool.x.out,

@@ -25,7 +25,7 @@ void compute(const Tensor& input, const Tensor& bias, Tensor& out, BiasGelu<T>* 
   const T* const b = static_cast<const T*>(bias.const_data_ptr());
   T* const y = static_cast<T*>(out.mutable_data_ptr());
   const bool streamed = n >= kStreamedRow && is_streamed(out, {&input});
-  parallel(input.numel() / n, rows_per_thread(n * kCost), [=](int64_t begin, int64_t end) {
+  parallel(input.numel() / n, row_grain_size(n * kCost), [=](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       function(x + row * n, b, y + row * n, n, streamed);
     }

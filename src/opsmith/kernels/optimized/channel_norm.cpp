@@ -257,7 +257,7 @@ class Grid {
   template <class F>
   void for_rows_in_threads(const F& f) const {
     const int64_t whole = rows_ / folded_;
-    parallel(samples_ * whole, rows_per_thread(columns() * kCost), [&](int64_t begin, int64_t end) {
+    parallel(samples_ * whole, row_grain_size(columns() * kCost), [&](int64_t begin, int64_t end) {
       while (begin < end) {
         const int64_t sample = begin / whole, row = begin % whole;
         const int64_t count = std::min(end - begin, whole - row);
@@ -336,7 +336,7 @@ bool standardize(KernelRuntimeContext& context, const Image& image, const Grid& 
   if (!Grid::is_for(image)) {
     auto* const function = functions.standardize.of(T{});
     const int64_t n = image.pixels;
-    parallel(image.batch * image.channels, rows_per_thread(n * kCost), [&](int64_t begin, int64_t end) {
+    parallel(image.batch * image.channels, row_grain_size(n * kCost), [&](int64_t begin, int64_t end) {
       for (int64_t plane = begin; plane < end; ++plane) {
         const Line line = line_of(plane / image.channels, plane % image.channels);
         function(x + plane * n, line.center, line.scale, line.shift, z + plane * n, n,
@@ -374,7 +374,7 @@ bool take_moments_of_rows(KernelRuntimeContext& context, const Grid& grid, const
   Moments* const all_parts = parts == 1 ? moments : apart.get();
   auto* const function = functions.moments_of_columns.of(T{});
   parallel(
-      grid.samples() * parts, rows_per_thread(grid.sample_size() / parts * kCost),
+      grid.samples() * parts, row_grain_size(grid.sample_size() / parts * kCost),
       [&](int64_t begin, int64_t end) {
         for (int64_t task = begin; task < end; ++task) {
           Moments* const own = all_parts + task * channels;
@@ -403,7 +403,7 @@ bool take_moments_of_rows(KernelRuntimeContext& context, const Grid& grid, const
 template <class T>
 void take_moments_of_planes(const Image& image, const T* x, const Forward& functions, Moments* moments) {
   auto* const function = functions.moments_each.of(T{});
-  parallel(image.channels, rows_per_thread(image.batch * image.pixels * kCost),
+  parallel(image.channels, row_grain_size(image.batch * image.pixels * kCost),
            [&](int64_t begin, int64_t end) {
              std::fill(moments + begin, moments + end, Moments());
              for (int64_t sample = 0; sample < image.batch; ++sample) {
@@ -504,7 +504,7 @@ void group_norm_of_planes(const Image& image, const GroupNorm& norm, const T* x,
   auto* const function = functions.standardize.of(T{});
   auto* const of_rows = functions.standardize_rows.of(T{});
   const int64_t own = image.channels / norm.groups, n = image.pixels;
-  parallel(image.batch * norm.groups, rows_per_thread(own * n * 2 * kCost), [&](int64_t begin, int64_t end) {
+  parallel(image.batch * norm.groups, row_grain_size(own * n * 2 * kCost), [&](int64_t begin, int64_t end) {
     for (int64_t group = begin; group < end; ++group) {
       const int64_t first = group * own * n, first_channel = group % norm.groups * own;
       moments[group] = Moments();
@@ -600,7 +600,7 @@ bool take_sums(KernelRuntimeContext& context, const Image& image, const Grid& gr
     constexpr int64_t kRun = 8192;
     auto* const function = functions.sums.of(T{});
     const int64_t n = image.pixels;
-    parallel(channels, rows_per_thread(image.batch * n * kCost), [&](int64_t begin, int64_t end) {
+    parallel(channels, row_grain_size(image.batch * n * kCost), [&](int64_t begin, int64_t end) {
       for (int64_t sample = 0; sample < image.batch; ++sample) {
         for (int64_t channel = begin; channel < end; ++channel) {
           const int64_t own = samples == 1 ? 0 : sample;
@@ -633,7 +633,7 @@ bool take_sums(KernelRuntimeContext& context, const Image& image, const Grid& gr
   });
   auto* const function = functions.sums_of_columns.of(T{});
   parallel(
-      samples * parts, rows_per_thread(grid.sample_size() / parts * kCost), [&](int64_t begin, int64_t end) {
+      samples * parts, row_grain_size(grid.sample_size() / parts * kCost), [&](int64_t begin, int64_t end) {
         float grads[kColumns], products[kColumns];
         for (int64_t task = begin; task < end; ++task) {
           Sums* const own = all_parts + task * channels;
@@ -673,7 +673,7 @@ bool differentiate(KernelRuntimeContext& context, const Image& image, const Grid
   if (!Grid::is_for(image)) {
     auto* const function = functions.gradient.of(T{});
     const int64_t n = image.pixels;
-    parallel(image.batch * image.channels, rows_per_thread(n * kCost), [&](int64_t begin, int64_t end) {
+    parallel(image.batch * image.channels, row_grain_size(n * kCost), [&](int64_t begin, int64_t end) {
       for (int64_t plane = begin; plane < end; ++plane) {
         const GradientLine line = line_of(plane / image.channels, plane % image.channels);
         function(g + plane * n, x + plane * n, line.center, line.slope, line.along, line.shift, z + plane * n,

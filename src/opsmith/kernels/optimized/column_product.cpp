@@ -41,7 +41,7 @@ class Columns {
     }
     gather_pixels(pixels);
     return run_tasks<float>(context, p_.groups * parts_,
-                            rows_per_thread(pixels_ * small_channels_ / 16 * channels_ * kernel_size_),
+                            row_grain_size(pixels_ * small_channels_ / 16 * channels_ * kernel_size_),
                             pixels_ * channels_ * kernel_size_,
                             [&](int64_t task, float* columns) { multiply(task, pixels, columns); });
   }

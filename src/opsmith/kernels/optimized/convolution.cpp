@@ -267,7 +267,7 @@ bool add_depthwise(const MapProduct<T>& p, const WindowDim (&dims)[kSpatial]) {
       }
     }
   };
-  return run_tasks<float>(context, blocks.blocks() * groups, rows_per_thread(cost), blocks.size() + row_units,
+  return run_tasks<float>(context, blocks.blocks() * groups, row_grain_size(cost), blocks.size() + row_units,
                           add_block);
 }
 
@@ -329,7 +329,7 @@ bool pack_weight(const MapProduct<T>& p, const WindowDim (&dims)[kSpatial], int6
       }
     }
   };
-  parallel(ceil_divided(p.result.channels, kTogether), rows_per_thread(4 * kTogether * units),
+  parallel(ceil_divided(p.result.channels, kTogether), row_grain_size(4 * kTogether * units),
            [&](int64_t begin, int64_t end) {
              for (int64_t row = begin * kTogether; row < std::min(p.result.channels, end * kTogether);
                   row += kTogether) {
@@ -386,7 +386,7 @@ class PatchProduct {
     }
     const int64_t cost = blocks_.most_pixels() * rows / 16 * units_ + blocks_.size();
     return run_tasks<float>(
-        context, tasks, rows_per_thread(cost), blocks_.size() + panel_units() + rows * strip_,
+        context, tasks, row_grain_size(cost), blocks_.size() + panel_units() + rows * strip_,
         [&](int64_t task, float* memory) { multiply(task / groups, task % groups, memory); });
   }
 
@@ -459,9 +459,9 @@ class PatchProduct {
     const int64_t panels_of_block = ceil_divided(most, strip_) * strip_ * units_;
     const int64_t at_once = std::clamp<int64_t>(kUnitsTogether / panels_of_block, 1, tasks);
     const Tasks<float> gathering(context, at_once * ceil_divided(channels, channels_of_part),
-                                 rows_per_thread(channels_of_part * kernel_size_ * most / 8), part.size());
+                                 row_grain_size(channels_of_part * kernel_size_ * most / 8), part.size());
     const Tasks<float> multiplying(context, at_once * ceil_divided(rows, rows_of_part),
-                                   rows_per_thread(rows_of_part * most / 16 * units_), rows_of_part * strip_);
+                                   row_grain_size(rows_of_part * most / 16 * units_), rows_of_part * strip_);
     const auto panels = temporary<float>(context, at_once * panels_of_block);
     if (!gathering.has_memory() || !multiplying.has_memory() || panels == nullptr) {
       return false;
@@ -582,7 +582,7 @@ class PatchProduct {
 template <class T>
 void put_bias(const MapProduct<T>& p, const WindowDim (&dims)[kSpatial]) {
   const FeatureMap<T> to = phase_of(p.result, dims);
-  parallel(to.planes(), rows_per_thread(to.pixels()), [&](int64_t begin, int64_t end) {
+  parallel(to.planes(), row_grain_size(to.pixels()), [&](int64_t begin, int64_t end) {
     for (int64_t plane = begin; plane < end; ++plane) {
       const T value = p.bias == nullptr ? T{} : p.bias[plane % to.channels];
       for (int64_t x = 0; x < to.size[0]; ++x) {
@@ -728,7 +728,7 @@ bool sum_depthwise_gradient(const WeightProduct<T>& p, const WindowDim (&dims)[k
   const int64_t cost = large.blocks() * large.most_pixels() * columns * kernel_size / 8;
   const int64_t total_units = 2 * kernel_size;
   return run_tasks<float>(
-      context, groups, rows_per_thread(cost), large.size() + small.size() + total_units + 16,
+      context, groups, row_grain_size(cost), large.size() + small.size() + total_units + 16,
       [&](int64_t group, float* memory) {
         float* const small_memory = memory + ceil_divided(large.size(), 16) * 16;
         double* const totals = reinterpret_cast<double*>(memory + (large.size() + small.size() + 15) / 2 * 2);
@@ -794,7 +794,7 @@ void put_gradient(const WeightProduct<T>& p, const int64_t* places, const float*
       }
     }
   };
-  parallel(p.convolution.groups * pieces, rows_per_thread(kSide * columns * parts),
+  parallel(p.convolution.groups * pieces, row_grain_size(kSide * columns * parts),
            [&](int64_t begin, int64_t end) {
              for (int64_t piece = begin; piece < end; ++piece) {
                for (int64_t column = 0; column < columns; column += kSide) {
@@ -856,7 +856,7 @@ class GradientProduct {
     const int64_t cost = blocks_of_part_ * large_.most_pixels() * most_rows() / 16 * p_.columns();
     const int64_t units = large_units() + small_units() + patch_units() + panels_ * panel_units();
     const bool done =
-        run_tasks<float>(context, p_.convolution.groups * channel_parts_ * parts_, rows_per_thread(cost),
+        run_tasks<float>(context, p_.convolution.groups * channel_parts_ * parts_, row_grain_size(cost),
                          units, [&](int64_t task, float* memory) { multiply(task, memory); });
     if (done) {
       put_gradient(p_, places, all_sums_, parts_, part_units_, row_units());
@@ -1016,7 +1016,7 @@ class LargeGradientProduct {
     const int64_t parts = ceil_divided(channels_, channels_of_part_);
     const int64_t rows = channels_of_part_ * kernel_size_;
     const Tasks<float> gathering(context, 1, 1, small_.size());
-    const Tasks<float> multiplying(context, parts, rows_per_thread(columns * pitch_ / 16 * rows),
+    const Tasks<float> multiplying(context, parts, row_grain_size(columns * pitch_ / 16 * rows),
                                    units_of(large_.size()) + (rows + panels_of(rows) * kPanel + 1) * pitch_);
     const auto grad = temporary<float>(context, columns * pitch_ + kSlack);
     const auto patch_offsets = temporary<int64_t>(context, rows);

@@ -69,9 +69,9 @@ class DenseReduction {
     const auto neighbours = outer.pop();
     const int64_t runs = parts_.reduced.numel(), length = parts_.inner.size * runs;
     const int64_t together =
-        std::max<int64_t>(1, std::min({kTogether, neighbours.size, rows_per_thread(length)}));
+        std::max<int64_t>(1, std::min({kTogether, neighbours.size, row_grain_size(length)}));
     const int64_t pieces = ceil_divided(neighbours.size, together);
-    parallel(outer.numel() * pieces, rows_per_thread(length * together), [&](int64_t begin, int64_t end) {
+    parallel(outer.numel() * pieces, row_grain_size(length * together), [&](int64_t begin, int64_t end) {
       for (int64_t piece = begin; piece < end; ++piece) {
         const auto [outer_from, outer_to] = outer.offsets(piece / pieces);
         const int64_t first = piece % pieces * together;
@@ -128,7 +128,7 @@ class DenseReduction {
       return;
     }
     const int64_t cost = rows * std::min(columns, kColumns);
-    parallel(parts_.kept.numel() * pieces, rows_per_thread(cost), [&](int64_t begin, int64_t end) {
+    parallel(parts_.kept.numel() * pieces, row_grain_size(cost), [&](int64_t begin, int64_t end) {
       State states[kColumns];
       for (int64_t piece = begin; piece < end; ++piece) {
         const auto [from, to] = parts_.kept.offsets(piece / pieces);

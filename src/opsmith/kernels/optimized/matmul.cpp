@@ -82,7 +82,7 @@ void put_scaled(const Tensor& self, float beta, Tensor& out) {
   const T* const from = static_cast<const T*>(self.const_data_ptr());
   T* const to = static_cast<T*>(out.mutable_data_ptr());
   const int64_t out_row = out.strides()[0], out_column = out.strides()[1];
-  parallel(rows, rows_per_thread(columns), [=](int64_t begin, int64_t end) {
+  parallel(rows, row_grain_size(columns), [=](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const T* const x = from + i * row_stride;
       T* const y = to + i * out_row;
@@ -288,7 +288,7 @@ Tensor& pack_linear_weight_out(KernelRuntimeContext& context, const Tensor& weig
     using T = ElementOf<decltype(with)>;
     const Matrix<const T> from = matrix<T>(weight);
     T* const to = static_cast<T*>(out.mutable_data_ptr());
-    parallel(panels, rows_per_thread(panel_size<T>(depth)), [=, &with](int64_t begin, int64_t end) {
+    parallel(panels, row_grain_size(panel_size<T>(depth)), [=, &with](int64_t begin, int64_t end) {
       const int64_t column = begin * kPanel;
       if constexpr (std::is_same_v<T, Float16>) {
         for (int64_t i = column; i < end * kPanel; ++i) {

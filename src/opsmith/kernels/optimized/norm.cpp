@@ -27,7 +27,7 @@ void layer_norm(const Tensor& x, const Rows& rows, const std::optional<Tensor>& 
                 LayerNorm<T, W>* function) {
   const T* const from = static_cast<const T*>(x.const_data_ptr());
   T* const to = static_cast<T*>(out.mutable_data_ptr());
-  parallel(rows.count, rows_per_thread(rows.length * kNormCost), [&](int64_t begin, int64_t end) {
+  parallel(rows.count, row_grain_size(rows.length * kNormCost), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       float center, scale;
       function(from + row * rows.length, data<W>(weight), data<W>(bias), to + row * rows.length, rows.length,
@@ -51,7 +51,7 @@ void layer_norm_gradient(KernelRuntimeContext& context, const Tensor& grad, cons
                          LayerNormGradient<T, W>* function) {
   constexpr int64_t kParts = 16;
   const int64_t n = rows.length;
-  const int64_t rows_of_part = std::max(rows_per_thread(n * kNormCost), ceil_divided(rows.count, kParts));
+  const int64_t rows_of_part = std::max(row_grain_size(n * kNormCost), ceil_divided(rows.count, kParts));
   const int64_t parts = std::max<int64_t>(1, ceil_divided(rows.count, rows_of_part));
   const auto sums = temporary<float>(context, parts * 2 * n);
   if (sums == nullptr) {
@@ -89,7 +89,7 @@ void rms_norm(const Tensor& x, const Rows& rows, const std::optional<Tensor>& we
               RmsNorm<T, W>* function) {
   const T* const from = static_cast<const T*>(x.const_data_ptr());
   T* const to = static_cast<T*>(out.mutable_data_ptr());
-  parallel(rows.count, rows_per_thread(rows.length * kNormCost), [&](int64_t begin, int64_t end) {
+  parallel(rows.count, row_grain_size(rows.length * kNormCost), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       function(from + row * rows.length, data<W>(weight), to + row * rows.length, rows.length, eps,
                rows.streamed);

@@ -99,7 +99,7 @@ class PackedProduct {
     // Of a depthwise convolution each product has operands of its own.
     const int64_t cost = strip_ * columns_of_part_ / (is_depthwise_ ? 4 : 16) * places * depth_;
     // A source is an address: two units.
-    return run_tasks<float>(context, strips_ * parts_, rows_per_thread(cost), 2 * places * strip_,
+    return run_tasks<float>(context, strips_ * parts_, row_grain_size(cost), 2 * places * strip_,
                             [&](int64_t task, float* memory) {
                               multiply(task / parts_ * strip_, task % parts_ * columns_of_part_, zeros,
                                        reinterpret_cast<const float**>(memory));
@@ -237,7 +237,7 @@ Temporary<float> lay_channels_last(KernelRuntimeContext& context, const Tensor& 
     }
     std::fill_n(line + before + pixels, before, 0.0f);
   };
-  parallel(map.batch * rows, rows_per_thread(row_units), [&](int64_t begin, int64_t end) {
+  parallel(map.batch * rows, row_grain_size(row_units), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       lay_row(row / rows, row % rows - border[0], to + row * row_units);
     }

@@ -119,7 +119,7 @@ bool run(KernelRuntimeContext& context, const MaxPool<T>& pool) {
   const int64_t units = by_channels ? pool.result.batch : pool.result.planes();
   const int64_t each = pool.window() * pool.result.size[2] * (by_channels ? pool.result.channels : 1) / 8;
   // An element's address and its place.
-  return run_tasks<float>(context, units * pool.result.size[1], rows_per_thread(each), 4 * pool.window(),
+  return run_tasks<float>(context, units * pool.result.size[1], row_grain_size(each), 4 * pool.window(),
                           [&](int64_t task, float* memory) {
                             Elements<T> found;
                             found.at = reinterpret_cast<const T**>(memory);

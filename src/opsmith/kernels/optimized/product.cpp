@@ -64,7 +64,7 @@ bool make_depth_contiguous(KernelRuntimeContext& context, Product<T>& p) {
   if (copy == nullptr) {
     return false;
   }
-  parallel(p.batches * p.rows, rows_per_thread(p.depth), [&p, copy](int64_t begin, int64_t end) {
+  parallel(p.batches * p.rows, row_grain_size(p.depth), [&p, copy](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const T* const from = p.a.data + row / p.rows * p.a.batch + row % p.rows * p.a.row;
       for (int64_t k = 0; k < p.depth; ++k) {
@@ -95,7 +95,7 @@ void multiply_dots(const Product<T>& p, const ProductFunctions<T>& with) {
   constexpr int64_t kColumns = 16;
   const int64_t pieces = ceil_divided(p.columns, kColumns);
   const int64_t cost = p.rows * p.depth * kColumns / 8;
-  parallel(p.batches * pieces, rows_per_thread(cost), [&](int64_t begin, int64_t end) {
+  parallel(p.batches * pieces, row_grain_size(cost), [&](int64_t begin, int64_t end) {
     while (begin < end) {
       const int64_t batch = begin / pieces, first = begin % pieces;
       const int64_t last = std::min(pieces, first + end - begin);
@@ -132,7 +132,7 @@ void multiply_panels(const Product<T>& p, const ProductFunctions<T>& with, const
   const int64_t panel_pieces = ceil_divided(panel_end - panel_begin, panels_of_piece);
   const int64_t each = row_pieces * panel_pieces;
   const int64_t cost = std::min(p.rows, rows_of_piece) * panels_of_piece * kPanel * p.depth / 16;
-  parallel(p.batches * each, rows_per_thread(cost), [&](int64_t begin, int64_t end) {
+  parallel(p.batches * each, row_grain_size(cost), [&](int64_t begin, int64_t end) {
     for (int64_t at = begin; at < end; ++at) {
       const int64_t batch = at / each, piece = at % each;
       const int64_t row = piece / panel_pieces * rows_of_piece;
@@ -174,7 +174,7 @@ class PackingPieces {
     const int64_t cost = rows_ * kPiecePanels * panel / 16;
     // Each call of the body takes the memory of its first piece: more than are threads are touched only where
     // the runtime calls it more often.
-    at_once_ = std::max<int64_t>(rows_per_thread(cost), ceil_divided(pieces_, kMostParts));
+    at_once_ = std::max<int64_t>(row_grain_size(cost), ceil_divided(pieces_, kMostParts));
   }
 
   int64_t rows() const { return rows_; }
@@ -265,7 +265,7 @@ Temporary<float> widened_rows(KernelRuntimeContext& context, const Product<Float
   if (to == nullptr) {
     return rows;
   }
-  parallel(p.batches * p.rows, rows_per_thread(p.depth), [&p, to](int64_t begin, int64_t end) {
+  parallel(p.batches * p.rows, row_grain_size(p.depth), [&p, to](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const Float16* const from = p.a.data + row / p.rows * p.a.batch + row % p.rows * p.a.row;
       if (p.a.column == 1 || p.depth == 1) {

@@ -51,7 +51,7 @@ void compute(const Tensor& x, const Tensor& cos, const Tensor& sin, Tensor& out,
   T* const to = static_cast<T*>(out.mutable_data_ptr());
   const Angles angles = angles_of(x, cos);
   const size_t rest = static_cast<size_t>(n - 2 * pairs) * sizeof(T);
-  parallel(x.numel() / n, rows_per_thread(n * kCost), [&](int64_t begin, int64_t end) {
+  parallel(x.numel() / n, row_grain_size(n * kCost), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const int64_t at = angles.row_at(row);
       function(from + row * n, cosines + at, sines + at, to + row * n, pairs);

@@ -49,7 +49,7 @@ void for_each_line(const Tensor& out, int64_t dim, const OfRows& rows, const OfC
   const int64_t stride = size == 1 ? out.numel() : out.strides()[dim];
   const int64_t blocks = out.numel() / (size * stride);
   if (stride == 1) {
-    parallel(blocks, rows_per_thread(size * kCost), [&](int64_t begin, int64_t end) {
+    parallel(blocks, row_grain_size(size * kCost), [&](int64_t begin, int64_t end) {
       for (int64_t block = begin; block < end; ++block) {
         rows(block * size, size);
       }
@@ -58,7 +58,7 @@ void for_each_line(const Tensor& out, int64_t dim, const OfRows& rows, const OfC
   }
   const int64_t parts = ceil_divided(stride, kColumns);
   const int64_t cost = size * std::min(stride, kColumns) * kCost;
-  parallel(blocks * parts, rows_per_thread(cost), [&](int64_t begin, int64_t end) {
+  parallel(blocks * parts, row_grain_size(cost), [&](int64_t begin, int64_t end) {
     for (int64_t part = begin; part < end; ++part) {
       const int64_t first = part % parts * kColumns;
       columns(part / parts * size * stride + first, size, stride, std::min(stride - first, kColumns));

@@ -23,9 +23,9 @@ inline bool is_streamed(const executorch::aten::Tensor& out,
          });
 }
 
-// Of rows that take `cost` each, in elements of a simple sum, how many are worth a thread.
-inline int64_t rows_per_thread(int64_t cost) {
-  return per_thread(cost, 16384);
+// The grain size of rows that cost `cost` elements of a simple sum each.
+inline int64_t row_grain_size(int64_t cost) {
+  return grain_size(cost, 16384);
 }
 
 }  // namespace opsmith::optimized

@@ -79,7 +79,7 @@ class Winograd {
       return WinogradEnd::kNoMemory;
     }
     weights_ = weights;
-    parallel(ceil_divided(rows_, kChannelsTogether), rows_per_thread(16 * kChannelsTogether * channels_),
+    parallel(ceil_divided(rows_, kChannelsTogether), row_grain_size(16 * kChannelsTogether * channels_),
              [&](int64_t begin, int64_t end) {
                for (int64_t row = begin * kChannelsTogether; row < std::min(rows_, end * kChannelsTogether);
                     row += kChannelsTogether) {
@@ -139,7 +139,7 @@ class Winograd {
   }
 
   bool multiply_apart(KernelRuntimeContext& context) {
-    return run_tasks<float>(context, strips(), rows_per_thread(rows_ * channels_ * pitch_),
+    return run_tasks<float>(context, strips(), row_grain_size(rows_ * channels_ * pitch_),
                             planes_units() + rows_units(), [&](int64_t index, float* planes) {
                               for (int64_t channel = 0; channel < channels_; ++channel) {
                                 transform_source(strip(index), channel, planes, planes + planes_units());
@@ -153,7 +153,7 @@ class Winograd {
 
   // All threads at a strip.
   bool multiply_together(KernelRuntimeContext& context) {
-    const Tasks<float> transforming(context, channels_, rows_per_thread(8 * pitch_), rows_units());
+    const Tasks<float> transforming(context, channels_, row_grain_size(8 * pitch_), rows_units());
     const auto planes = temporary<float>(context, planes_units());
     if (!transforming.has_memory() || planes == nullptr) {
       return false;
@@ -162,12 +162,12 @@ class Winograd {
       const Strip own = strip(index);
       transforming.run(
           [&](int64_t channel, float* memory) { transform_source(own, channel, planes, memory); });
-      parallel(kPoints, rows_per_thread(rows_ * channels_ * pitch_ / 16), [&](int64_t begin, int64_t end) {
+      parallel(kPoints, row_grain_size(rows_ * channels_ * pitch_ / 16), [&](int64_t begin, int64_t end) {
         for (int64_t point = begin; point < end; ++point) {
           multiply_point(own, point, planes);
         }
       });
-      parallel(rows_, rows_per_thread(8 * pitch_),
+      parallel(rows_, row_grain_size(8 * pitch_),
                [&](int64_t begin, int64_t end) { transform_result(own, begin, end, planes); });
     }
     return true;

@@ -114,12 +114,12 @@ GemmTile<C> chosen_tile(int64_t n) {
   return {gemm_tile_baseline<C>, kBaselineHeight, kBaselineBytes / static_cast<int64_t>(sizeof(C))};
 }
 
-// The blocks that are packed at a time, in elements, and the products that are worth a thread.
+// The blocks that are packed at a time, in elements, and the grain size in products.
 constexpr int64_t kBlockDepth = 256;
 constexpr int64_t kBlockHeight = 1536;
 constexpr int64_t kBlockWidth = 1024;
 constexpr int64_t kMaxTile = 6 * 64;
-constexpr int64_t kWorkPerThread = 1 << 17;
+constexpr int64_t kGrainOfProducts = 1 << 17;
 
 }  // namespace detail
 
@@ -174,7 +174,7 @@ template <class C>
                    }
                  });
         const int64_t work = tile.height * tile.width * std::max<int64_t>(1, depth);
-        parallel(a_panels * b_panels, per_thread(work, kWorkPerThread), [&](int64_t begin, int64_t end) {
+        parallel(a_panels * b_panels, grain_size(work, kGrainOfProducts), [&](int64_t begin, int64_t end) {
           alignas(64) C sums[kMaxTile];
           for (int64_t t = begin; t < end; ++t) {
             const int64_t i = t % a_panels;

@@ -139,7 +139,7 @@ bool iterate(KernelRuntimeContext& context, const Tensor* const* tensors, const 
     });
     return true;
   }
-  parallel(tiles.count(), per_thread(tiles.elements()), [&](int64_t begin, int64_t end) {
+  parallel(tiles.count(), grain_size(tiles.elements()), [&](int64_t begin, int64_t end) {
     alignas(64) unsigned char buffers[kMaxOperands][kTile * sizeof(int64_t)];
     std::array<bool, kMaxOperands> is_filled{};
     for (int64_t index = begin; index < end; ++index) {

@@ -82,7 +82,7 @@ class Reduction {
     if (results == 1 && length >= 2 * kGrain) {
       return one_result(tiles);
     }
-    parallel(results, per_thread(length), [&](int64_t begin, int64_t end) {
+    parallel(results, grain_size(length), [&](int64_t begin, int64_t end) {
       alignas(16) unsigned char state[kMaxState];
       for (int64_t k = begin; k < end; ++k) {
         const Offsets at = geometry_.kept.offsets(k);
@@ -99,7 +99,7 @@ class Reduction {
     const int64_t outers = geometry_.kept.numel() / column.size;
     const int64_t length = geometry_.reduced.numel();
     const int64_t blocks = (column.size + kColumns - 1) / kColumns;
-    const int64_t grain = per_thread(length * std::min(column.size, kColumns));
+    const int64_t grain = grain_size(length * std::min(column.size, kColumns));
     parallel(outers * blocks, grain, [&](int64_t begin, int64_t end) {
       alignas(16) unsigned char states[kColumns * kMaxState];
       alignas(16) unsigned char buffer[kColumns * sizeof(int64_t)];

@@ -115,7 +115,7 @@ std::tuple<Tensor&, Tensor&> choose_qparams_per_token_asymmetric_out(KernelRunti
   const float eps = in(std::numeric_limits<float>::epsilon());
   double* const scales = scale_out.mutable_data_ptr<double>();
   int64_t* const zeros = zero_point_out.mutable_data_ptr<int64_t>();
-  parallel(input.numel() / length, per_thread(length), [&](int64_t begin, int64_t end) {
+  parallel(input.numel() / length, grain_size(length), [&](int64_t begin, int64_t end) {
     for (int64_t token = begin; token < end; ++token) {
       const auto [least, greatest] = extrema_of(input, token * length, (token + 1) * length);
       const float low = at_most_zero(least);

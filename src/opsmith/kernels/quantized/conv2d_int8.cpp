@@ -22,8 +22,8 @@ namespace {
 
 constexpr const char* kName = "conv2d_int8";
 
-// Products that are worth a thread.
-constexpr int64_t kWorth = int64_t{1} << 18;
+// The grain size, in products.
+constexpr int64_t kGrainOfProducts = int64_t{1} << 18;
 // Bytes of gathered rows that are multiplied by all panels while they are in the cache; and that all threads
 // gather before they multiply.
 constexpr int64_t kBlockBytes = int64_t{1} << 17;
@@ -121,12 +121,12 @@ void multiply_group(KernelRuntimeContext& context, const Int8Windows& windows, R
       return;
     }
     uint8_t* const memory = rows;
-    parallel(pixels, per_thread(row_bytes), [&](int64_t begin, int64_t end) {
+    parallel(pixels, grain_size(row_bytes), [&](int64_t begin, int64_t end) {
       OPSMITH_BEST(gather_windows)(windows, begin, end, memory + begin * row_bytes);
     });
     product.input = memory;
     product.out = out;
-    const int64_t grain = per_thread(cost * kPanels * pixels, kWorth);
+    const int64_t grain = grain_size(cost * kPanels * pixels, kGrainOfProducts);
     parallel(ceil_divided(panels, kPanels), grain, [&](int64_t begin, int64_t end) {
       OPSMITH_BEST(requantized_product)(product, begin * kPanels, std::min(end * kPanels, panels));
     });
@@ -143,7 +143,7 @@ void multiply_group(KernelRuntimeContext& context, const Int8Windows& windows, R
     each.m = to - from;
     OPSMITH_BEST(requantized_product)(each, 0, panels);
   };
-  run_tasks<uint8_t>(context, blocks, per_thread(cost * panels * rows, kWorth), rows * row_bytes,
+  run_tasks<uint8_t>(context, blocks, grain_size(cost * panels * rows, kGrainOfProducts), rows * row_bytes,
                      multiply_block);
 }
 
@@ -173,7 +173,7 @@ void depthwise(KernelRuntimeContext& context, const Convolution& c, const Int8Wi
     OPSMITH_BEST(depthwise_pixel)({pointers, places, weight, channels, windows.sign_bit, windows.zero_point,
                                    requantization, out + pixel * channels});
   };
-  run_tasks<const uint8_t*>(context, images * pixels, per_thread(places * channels, kWorth), places,
+  run_tasks<const uint8_t*>(context, images * pixels, grain_size(places * channels, kGrainOfProducts), places,
                             convolve_pixel);
 }
 

@@ -16,8 +16,8 @@ namespace {
 
 constexpr const char* kName = "linear_8da4w";
 
-// Products that are worth a thread.
-constexpr int64_t kWorth = int64_t{1} << 19;
+// The grain size, in products.
+constexpr int64_t kGrainOfProducts = int64_t{1} << 19;
 
 // That the tensors fit one another; resizes `out`.
 bool prepare(KernelRuntimeContext& context, const Tensor& input, const Tensor& weight,
@@ -94,7 +94,7 @@ Tensor& linear_8da4w_out(KernelRuntimeContext& context, const Tensor& input, con
   product.scales = scales;
   product.zero_points = zero_points;
   const float* const from = input.const_data_ptr<float>();
-  parallel(rows, per_thread(depth), [&](int64_t begin, int64_t end) {
+  parallel(rows, grain_size(depth), [&](int64_t begin, int64_t end) {
     for (int64_t m = begin; m < end; ++m) {
       QuantizedRow row{values + m * row_bytes, offsets + m * product.groups, 0, 0};
       OPSMITH_BEST(quantize_row)(from + m * depth, depth, product.groups, product.steps, row);
@@ -105,7 +105,7 @@ Tensor& linear_8da4w_out(KernelRuntimeContext& context, const Tensor& input, con
   // An even number of panels for each thread, where there are several: the kernel takes two at a time.
   const int64_t panels = weight.sizes()[0];
   const int64_t cost = std::max<int64_t>(1, rows * row_bytes * 4 * kGroupedPanel);
-  parallel(ceil_divided(panels, 4), per_thread(cost, kWorth), [&](int64_t begin, int64_t end) {
+  parallel(ceil_divided(panels, 4), grain_size(cost, kGrainOfProducts), [&](int64_t begin, int64_t end) {
     OPSMITH_BEST(grouped_product)(product, begin * 4, std::min(end * 4, panels));
   });
   return out;

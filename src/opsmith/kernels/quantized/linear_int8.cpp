@@ -16,8 +16,8 @@
 namespace opsmith::quantized::native {
 namespace {
 
-// Products that are worth a thread.
-constexpr int64_t kWorth = int64_t{1} << 18;
+// The grain size, in products.
+constexpr int64_t kGrainOfProducts = int64_t{1} << 18;
 
 // That the tensors fit one another; resizes `out`.
 bool prepare(KernelRuntimeContext& context, const char* name, const Tensor& input, const Tensor& weight,
@@ -123,7 +123,7 @@ Tensor& multiply(KernelRuntimeContext& context, const Tensor& input, const float
       product.sign_bit = 0;
     }
     const int64_t bytes = ceil_divided(product.k, 4) * 4 * kPanel;
-    if (!run_tasks<int8_t>(context, panels, per_thread(cost * kPanel, kWorth), bytes,
+    if (!run_tasks<int8_t>(context, panels, grain_size(cost * kPanel, kGrainOfProducts), bytes,
                            [&](int64_t panel, int8_t* packed) {
                              OPSMITH_BEST(int8_panel)(product, panel * kPanel, packed);
                            })) {
@@ -132,7 +132,7 @@ Tensor& multiply(KernelRuntimeContext& context, const Tensor& input, const float
   }
   // A multiple of 4 columns for each thread: the kernel takes four at a time.
   const int64_t first = panels * kPanel, groups = ceil_divided(product.n - first, 4);
-  parallel(groups, per_thread(cost * 4, kWorth), [&](int64_t begin, int64_t end) {
+  parallel(groups, grain_size(cost * 4, kGrainOfProducts), [&](int64_t begin, int64_t end) {
     OPSMITH_BEST(int8_product)(product, first + begin * 4, std::min(first + end * 4, product.n));
   });
   return out;
@@ -243,7 +243,7 @@ Tensor& linear_int8_requantized_out(KernelRuntimeContext& context, const Tensor&
   uint8_t* const to = rows;
   const auto* const from = static_cast<const uint8_t*>(input.const_data_ptr());
   const uint8_t sign_bit = sign_bit_of(input);
-  parallel(product.m, per_thread(depth), [&](int64_t begin, int64_t end) {
+  parallel(product.m, grain_size(depth), [&](int64_t begin, int64_t end) {
     for (int64_t m = begin; m < end; ++m) {
       OPSMITH_BEST(to_unsigned)(from + m * depth, to + m * row_bytes, depth, sign_bit);
       std::fill(to + m * row_bytes + depth, to + (m + 1) * row_bytes, uint8_t{0});
@@ -257,9 +257,10 @@ Tensor& linear_int8_requantized_out(KernelRuntimeContext& context, const Tensor&
   product.out_stride = out_features;
   constexpr int64_t kPanels = 4;
   const int64_t cost = std::max<int64_t>(1, product.m * row_bytes * kPackedPanel * kPanels);
-  parallel(ceil_divided(panels, kPanels), per_thread(cost, kWorth), [&](int64_t begin, int64_t end) {
-    OPSMITH_BEST(requantized_product)(product, begin * kPanels, std::min(end * kPanels, panels));
-  });
+  parallel(ceil_divided(panels, kPanels), grain_size(cost, kGrainOfProducts),
+           [&](int64_t begin, int64_t end) {
+             OPSMITH_BEST(requantized_product)(product, begin * kPanels, std::min(end * kPanels, panels));
+           });
   return out;
 }
 

@@ -57,7 +57,7 @@ Tensor& max_pool2d_int8_out(KernelRuntimeContext& context, const Tensor& input, 
   const int64_t channels = input.sizes()[1], height = input.sizes()[2], width = input.sizes()[3];
   const int64_t rows = out.sizes()[2], columns = out.sizes()[3];
   const int64_t cost = std::max<int64_t>(1, channels * window.kernel[0] * window.kernel[1]);
-  parallel(out.numel() / channels, per_thread(cost), [&](int64_t begin, int64_t end) {
+  parallel(out.numel() / channels, grain_size(cost), [&](int64_t begin, int64_t end) {
     for (int64_t pixel = begin; pixel < end; ++pixel) {
       const int64_t first = pixel / (rows * columns) * height;
       const int64_t y = pixel / columns % rows * window.stride[0] - window.padding[0];

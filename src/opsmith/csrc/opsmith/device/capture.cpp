@@ -11,7 +11,7 @@
 #include <opsmith/device/allocator.h>
 #include <opsmith/device/device.h>
 #include <opsmith/device/driver.h>
-#include <opsmith/device/given.h>
+#include <opsmith/device/driver_result.h>
 #include <opsmith/device/late_failure.h>
 #include <opsmith/device/pinned.h>
 #include <opsmith/device/recorded.h>
@@ -194,7 +194,7 @@ void Recorded::end() {
   const opsmith_status status = end_of_driver();
   TORCH_CHECK(refusal_.empty(), "nothing was captured: ", refusal_);
   check(status, "capture a graph", device_);
-  checked_given(graph_, "capture_end", device_);
+  checked_result(graph_, "capture_end", device_);
 }
 
 void Recorded::refuse(std::string why) noexcept {

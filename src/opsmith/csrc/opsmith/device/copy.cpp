@@ -5,7 +5,7 @@
 #include <opsmith/device/capture.h>
 #include <opsmith/device/device_scope.h>
 #include <opsmith/device/driver.h>
-#include <opsmith/device/given.h>
+#include <opsmith/device/driver_result.h>
 #include <opsmith/device/late_failure.h>
 #include <opsmith/fallback/fallback_counts.h>
 #include <opsmith/host_access.h>
@@ -35,7 +35,7 @@ class Event {
  public:
   explicit Event(c10::DeviceIndex device) : device_(device) {
     check(driver().event_create(device, /*timing=*/0, &event_), "create an event", device);
-    checked_given(event_, "event_create", device);
+    checked_result(event_, "event_create", device);
   }
   ~Event() {
     if (event_ != nullptr) {

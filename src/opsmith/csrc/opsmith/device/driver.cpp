@@ -1,7 +1,7 @@
 // Opens the driver library, checks that it keeps the contract, and words its failures. Owns the process's one
 // table of entries, and takes it away in a forked child, where the device cannot work.
 #include <opsmith/device/driver.h>
-#include <opsmith/device/given.h>
+#include <opsmith/device/driver_result.h>
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -321,7 +321,7 @@ void raise_kept_failure(c10::DeviceIndex device) {
   throw c10::AcceleratorError(here, failure.status, failure.text);
 }
 
-void throw_nothing_given(const char* entry, c10::DeviceIndex device) {
+void throw_null_result(const char* entry, c10::DeviceIndex device) {
   const c10::SourceLocation here{__func__, __FILE__, static_cast<uint32_t>(__LINE__)};
   throw c10::AcceleratorError(
       here, OPSMITH_FAILED,

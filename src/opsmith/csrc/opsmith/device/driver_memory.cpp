@@ -7,7 +7,7 @@
 #include <opsmith/device/capture.h>
 #include <opsmith/device/device.h>
 #include <opsmith/device/driver.h>
-#include <opsmith/device/given.h>
+#include <opsmith/device/driver_result.h>
 #include <opsmith/device/watched_streams.h>
 
 namespace opsmith {
@@ -33,7 +33,7 @@ caching::NewMemory DriverMemory::allocate(size_t bytes) {
   if (C10_UNLIKELY(status != OPSMITH_OK)) {
     check(status, c10::str("allocate ", bytes, " bytes").c_str(), device_);
   }
-  checked_given(data, "allocate", device_);
+  checked_result(data, "allocate", device_);
   check_window(data, bytes);
   return {data, {}};
 }

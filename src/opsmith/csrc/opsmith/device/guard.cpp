@@ -8,7 +8,7 @@
 #include <opsmith/device/allocator.h>
 #include <opsmith/device/device.h>
 #include <opsmith/device/driver.h>
-#include <opsmith/device/given.h>
+#include <opsmith/device/driver_result.h>
 #include <opsmith/device/late_failure.h>
 #include <opsmith/device/waiting.h>
 #include <opsmith/device/stream.h>
@@ -126,7 +126,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     if (recorded == nullptr) {
       const int timing = flag == c10::EventFlag::BACKEND_DEFAULT ? 1 : 0;
       check(driver().event_create(device, timing, &recorded), "create an event", device);
-      checked_given(recorded, "event_create", device);
+      checked_result(recorded, "event_create", device);
       *event = recorded;
     }
     check(driver().event_record(recorded, handle), "record an event", device);

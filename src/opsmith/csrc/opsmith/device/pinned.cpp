@@ -9,7 +9,7 @@
 
 #include <opsmith/device/device.h>
 #include <opsmith/device/driver.h>
-#include <opsmith/device/given.h>
+#include <opsmith/device/driver_result.h>
 #include <opsmith/device/stream.h>
 #include <opsmith/torch_version.h>
 
@@ -42,7 +42,7 @@ class PinnedAllocator final : public at::HostAllocator {
     void* pointer = nullptr;
     check(driver().pinned_allocate(bytes, &pointer), c10::str("pin ", bytes, " bytes of host memory").c_str(),
           current_device());
-    checked_given(pointer, "pinned_allocate", current_device());
+    checked_result(pointer, "pinned_allocate", current_device());
     const std::lock_guard lock(mutex_);
     blocks_.emplace(reinterpret_cast<uintptr_t>(pointer), PinnedBlock{bytes, {}});
     count_.increase(1);

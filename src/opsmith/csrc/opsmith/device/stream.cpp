@@ -13,7 +13,7 @@
 #include <opsmith/device/capture.h>
 #include <opsmith/device/device.h>
 #include <opsmith/device/driver.h>
-#include <opsmith/device/given.h>
+#include <opsmith/device/driver_result.h>
 #include <opsmith/device/late_failure.h>
 #include <opsmith/device/waiting.h>
 
@@ -47,10 +47,10 @@ opsmith_stream make_stream(c10::DeviceIndex device, int64_t id) {
   }
   if (id == 0) {
     check(driver().default_stream(device, &made), "get the default stream", device);
-    checked_given(made, "default_stream", device);
+    checked_result(made, "default_stream", device);
   } else {
     check(driver().stream_create(device, id > kPoolSize ? -1 : 0, &made), "create a stream", device);
-    checked_given(made, "stream_create", device);
+    checked_result(made, "stream_create", device);
   }
   opsmith_stream earlier = nullptr;
   if (handle.compare_exchange_strong(earlier, made, std::memory_order_acq_rel)) {

@@ -2,7 +2,7 @@
 #include <opsmith/profile/moment.h>
 
 #include <opsmith/device/driver.h>
-#include <opsmith/device/given.h>
+#include <opsmith/device/driver_result.h>
 #include <opsmith/device/stream.h>
 #include <opsmith/device/waiting.h>
 
@@ -20,7 +20,7 @@ Moment::Moment(c10::DeviceIndex device) : device_(device) {
   if (driver().event_create != nullptr) {
     opsmith_event created = nullptr;
     check(driver().event_create(device_, /*timing=*/1, &created), "create an event", device_);
-    event_.reset(checked_given(created, "event_create", device_));
+    event_.reset(checked_result(created, "event_create", device_));
     check(driver().event_record(created, stream), "record an event", device_);
   } else {
     synchronize_stream(stream, device_);

@@ -20,7 +20,7 @@
 
 #include <opsmith/device/allocator.h>
 #include <opsmith/device/driver.h>
-#include <opsmith/device/given.h>
+#include <opsmith/device/driver_result.h>
 #include <opsmith/device/stream.h>
 #include <opsmith/sharing/messages.h>
 

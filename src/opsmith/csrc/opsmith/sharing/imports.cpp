@@ -15,7 +15,7 @@
 #include <opsmith/device/allocator.h>
 #include <opsmith/device/device.h>
 #include <opsmith/device/driver.h>
-#include <opsmith/device/given.h>
+#include <opsmith/device/driver_result.h>
 #include <opsmith/device/stream.h>
 #include <opsmith/sharing/exports.h>
 #include <opsmith/sharing/messages.h>
@@ -150,7 +150,7 @@ class Origin : public std::enable_shared_from_this<Origin> {
     handle.file = file.number();
     void* base = nullptr;
     check(driver().memory_import(device, &handle, &base), "import memory of another process", device);
-    checked_given(base, "memory_import", device);
+    checked_result(base, "memory_import", device);
     if (driver().host_window != nullptr && driver().host_window(base) == nullptr) {
       unimport(device, base);
       TORCH_CHECK(false, "the driver \"", driver().name,

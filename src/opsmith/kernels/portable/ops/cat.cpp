@@ -68,7 +68,7 @@ bool join_runs(TensorList tensors, FunctionRef<int64_t(const Tensor&)> length, T
       runs[i] = {static_cast<const char*>(tensor.const_data_ptr()), length(tensor) * width};
       bytes += runs[i].bytes;
     }
-    parallel(rows, per_thread(bytes / width), [=](int64_t begin, int64_t end) {
+    parallel(rows, grain_size(bytes / width), [=](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
         char* next = to + row * together;
         for (size_t i = 0; i < count; ++i) {

@@ -220,7 +220,7 @@ void few_rows_product(const Convolution& convolution, const char* weight, Conver
   const int64_t channels = depth / convolution.window.kernel_size();
   const int64_t blocks = ceil_divided(pixels, kPixels);
   const int64_t work = std::max<int64_t>(1, depth * kPixels);
-  parallel(blocks * convolution.groups, per_thread(work), [&](int64_t begin, int64_t end) {
+  parallel(blocks * convolution.groups, grain_size(work), [&](int64_t begin, int64_t end) {
     C sums[kFewRows][kPixels];
     C patch[kPixels];
     C factors[kPixels];
@@ -316,7 +316,7 @@ void few_rows_weight(const Convolution& convolution, const Patches<C>& left, con
   const int64_t width = static_cast<int64_t>(executorch::runtime::elementSize(convolution.dtype));
   const int64_t channels = columns / convolution.window.kernel_size();
   const int64_t tasks = convolution.groups * columns;
-  parallel(tasks, per_thread(pixels), [&](int64_t begin, int64_t end) {
+  parallel(tasks, grain_size(pixels), [&](int64_t begin, int64_t end) {
     C own[kPixels];
     C patch[kPixels];
     for (int64_t task = begin; task < end; ++task) {
@@ -396,7 +396,7 @@ template <class C>
   const Convert store = conversion(dtype_of<C>, convolution.dtype);
   const Patches<C> pixels_of(map, map.size, kPoint, false, convolution.dtype);
   const int64_t pixels = map.batch * map.pixels();
-  parallel(map.channels, per_thread(pixels), [&](int64_t begin, int64_t end) {
+  parallel(map.channels, grain_size(pixels), [&](int64_t begin, int64_t end) {
     C line[kPixels];
     for (int64_t channel = begin; channel < end; ++channel) {
       C sum = 0;

@@ -49,7 +49,7 @@ bool scan(KernelRuntimeContext& context, const Tensor& self, int dim, Tensor& ou
   const auto in_size = static_cast<int64_t>(executorch::runtime::elementSize(self.scalar_type()));
   const size_t out_size = executorch::runtime::elementSize(out.scalar_type());
   const bool is_direct = self.scalar_type() == dtype_of<C> && out.scalar_type() == dtype_of<C>;
-  parallel(lines.numel(), per_thread(length), [&](int64_t begin, int64_t end) {
+  parallel(lines.numel(), grain_size(length), [&](int64_t begin, int64_t end) {
     C values[kTile];
     alignas(16) unsigned char converted[kTile * sizeof(int64_t)];
     for (int64_t line = begin; line < end; ++line) {

@@ -114,7 +114,7 @@ Tensor& cdist_forward_out(KernelRuntimeContext& context, const Tensor& x1, const
   }
   with_dtype<kCdist>(context, Distances{}, out.scalar_type(), [&](auto type) {
     using T = typename decltype(type)::type;
-    parallel(batches.sizes.product() * rows, per_thread(columns * std::max<int64_t>(1, n)),
+    parallel(batches.sizes.product() * rows, grain_size(columns * std::max<int64_t>(1, n)),
              [&](int64_t begin, int64_t end) {
                for (int64_t row = begin; row < end; ++row) {
                  const T* a = x1.const_data_ptr<T>() + row % rows * n;
@@ -151,7 +151,7 @@ Tensor& pdist_forward_out(KernelRuntimeContext& context, const Tensor& self, dou
     using T = typename decltype(type)::type;
     const T* const from = self.const_data_ptr<T>();
     T* const to = out.mutable_data_ptr<T>();
-    parallel(rows - 1, per_thread(rows * std::max<int64_t>(1, n)), [&](int64_t begin, int64_t end) {
+    parallel(rows - 1, grain_size(rows * std::max<int64_t>(1, n)), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         T* next = to + i * (2 * rows - i - 1) / 2;
         for (int64_t j = i + 1; j < rows; ++j) {

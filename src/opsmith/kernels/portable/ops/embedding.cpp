@@ -49,7 +49,7 @@ Tensor& embedding_out(KernelRuntimeContext& context, const Tensor& weight, const
   const int64_t bytes = row * weight.element_size();
   const char* const from = static_cast<const char*>(weight.const_data_ptr());
   char* const to = static_cast<char*>(out.mutable_data_ptr());
-  parallel(indices.numel(), per_thread(row),
+  parallel(indices.numel(), grain_size(row),
            [&](int64_t begin, int64_t end) { copy_rows(values, begin, end, bytes, from, bytes, to, bytes); });
   return out;
 }

@@ -175,7 +175,7 @@ bool for_lines(KernelRuntimeContext& context, const Dims& sizes, int64_t dim, in
                const Body& body) {
   const int64_t inner = sizes.product(dim + 1, sizes.rank), length = sizes[dim];
   const int64_t lines = sizes.product(0, dim) * inner;
-  return run_tasks<Complex>(context, lines, per_thread(8 * length), memory_of_line,
+  return run_tasks<Complex>(context, lines, grain_size(8 * length), memory_of_line,
                             [&](int64_t line, Complex* memory) {
                               body(line / inner * length * inner + line % inner, inner, memory);
                             });

@@ -112,7 +112,7 @@ Tensor& col2im_out(KernelRuntimeContext& context, const Tensor& self, IntList ou
   std::memset(out.mutable_data_ptr(), 0, out.nbytes());
   with_dtype<kCol2im>(context, RealB{}, out.scalar_type(), [&](auto type) {
     using T = typename decltype(type)::type;
-    parallel(planes, per_thread(kernel * blocks), [&](int64_t begin, int64_t end) {
+    parallel(planes, grain_size(kernel * blocks), [&](int64_t begin, int64_t end) {
       for (int64_t plane = begin; plane < end; ++plane) {
         const T* const from = self.const_data_ptr<T>() + plane * kernel * blocks;
         T* const to = out.mutable_data_ptr<T>() + plane * height * width;
@@ -151,7 +151,7 @@ Tensor& im2col_out(KernelRuntimeContext& context, const Tensor& self, IntList ke
   std::memset(out.mutable_data_ptr(), 0, out.nbytes());
   with_width(self.element_size(), [&](auto element) {
     using U = decltype(element);
-    parallel(planes, per_thread(kernel * blocks), [&](int64_t begin, int64_t end) {
+    parallel(planes, grain_size(kernel * blocks), [&](int64_t begin, int64_t end) {
       for (int64_t plane = begin; plane < end; ++plane) {
         const U* const from = static_cast<const U*>(self.const_data_ptr()) + plane * height * width;
         U* const to = static_cast<U*>(out.mutable_data_ptr()) + plane * kernel * blocks;

@@ -183,7 +183,7 @@ Tensor& grid_sampler_2d_out(KernelRuntimeContext& context, const Tensor& input, 
   const Sampling sampling{interpolation_mode, padding_mode, align_corners};
   with_dtype<kName>(context, Real{}, input.scalar_type(), [&](auto type) {
     using T = typename decltype(type)::type;
-    parallel(to.planes() * to.size[1], per_thread(16 * to.size[2]), [&](int64_t begin, int64_t end) {
+    parallel(to.planes() * to.size[1], grain_size(16 * to.size[2]), [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
         const int64_t plane = row / to.size[1];
         const int64_t y = row % to.size[1];

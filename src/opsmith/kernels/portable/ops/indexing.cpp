@@ -405,7 +405,7 @@ bool move_even_lines(const Tensor& self, Tensor& out, const IndexPlan& plan, con
            line.stride[1]);
     }
   };
-  parallel(plan.places.product(), per_thread(line.size), [&](int64_t begin, int64_t end) {
+  parallel(plan.places.product(), grain_size(line.size), [&](int64_t begin, int64_t end) {
     int64_t offsets[kOffsets];
     for (; begin < end; begin += kOffsets) {
       const int64_t stop = std::min(end, begin + kOffsets);
@@ -636,7 +636,7 @@ Tensor& index_select_out(KernelRuntimeContext& context, const Tensor& self, int6
   const MoveLine move = line_mover(width);
   if (all.rank() == 0) {
     const bool is_dense = line.stride == StridedIterator<2>::Offsets{1, 1};
-    parallel(index.numel(), per_thread(line.size), [&](int64_t begin, int64_t end) {
+    parallel(index.numel(), grain_size(line.size), [&](int64_t begin, int64_t end) {
       if (is_dense) {
         copy_rows(indices, begin, end, line.size * width, from.data, step * width, to.data, out_step * width);
         return;

@@ -141,7 +141,7 @@ struct Product {
 
   void dots() const {
     const int64_t work = std::max<int64_t>(1, m * k);
-    parallel(n, per_thread(work), [&](int64_t begin, int64_t end) {
+    parallel(n, grain_size(work), [&](int64_t begin, int64_t end) {
       for (int64_t j = begin; j < end; ++j) {
         for (int64_t i = 0; i < m; ++i) {
           C sum = dot(i, j);
@@ -157,7 +157,7 @@ struct Product {
     }
     const int64_t work = std::max<int64_t>(1, m * k);
     const int64_t lines = ceil_divided(n, kLine);
-    parallel(lines, per_thread(work * kLine), [&](int64_t begin, int64_t end) {
+    parallel(lines, grain_size(work * kLine), [&](int64_t begin, int64_t end) {
       C left[kFewRows][kLine];
       C right[kStep][kLine];
       C sums[kFewRows][kLine];
@@ -304,7 +304,7 @@ template <class C>
   const int64_t workspace = Product<C>::workspace(m, n, k);
   if (workspace <= kSmall) {
     const int64_t work = std::max<int64_t>(1, m * n * std::max<int64_t>(1, k));
-    parallel(factors.batches, per_thread(work, detail::kWorkPerThread), [&](int64_t begin, int64_t end) {
+    parallel(factors.batches, grain_size(work, detail::kGrainOfProducts), [&](int64_t begin, int64_t end) {
       alignas(64) C own[kSmall];
       for (int64_t batch = begin; batch < end; ++batch) {
         product(batch).run(own);
@@ -337,7 +337,7 @@ void multiply_complex(KernelRuntimeContext& context, const Factors& factors, Sca
       return reinterpret_cast<Complex<T>*>(matrix.at(i, j, kWidth));
     };
     const int64_t work = std::max<int64_t>(1, factors.n * factors.k);
-    parallel(factors.batches * factors.m, per_thread(work), [&](int64_t begin, int64_t end) {
+    parallel(factors.batches * factors.m, grain_size(work), [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
         const int64_t i = row % factors.m;
         const Matrix a = factors.a.at(row / factors.m, kWidth);

@@ -182,7 +182,7 @@ template <class C>
   const Writer<C> y(out);
   const Writer<C> means(mean);
   const Writer<C> rstds(rstd);
-  parallel(shape.lines, per_thread(shape.n), [&](int64_t begin, int64_t end) {
+  parallel(shape.lines, grain_size(shape.n), [&](int64_t begin, int64_t end) {
     C result[kBlock];
     C weights[kBlock];
     C biases[kBlock];
@@ -233,7 +233,7 @@ template <class C>
   const Reader<C> w(weight.has_value() ? *weight : input);
   const int64_t n = shape.n;
   const Writer<C> result(grad_input);
-  parallel(shape.lines, per_thread(n), [&](int64_t begin, int64_t end) {
+  parallel(shape.lines, grain_size(n), [&](int64_t begin, int64_t end) {
     C grads[kBlock];
     C values[kBlock];
     C weights[kBlock];
@@ -336,7 +336,7 @@ template <class C>
   const Writer<C> rstds(rstd);
   const int64_t own = shape.channels / groups;
   const int64_t n = own * shape.pixels;
-  parallel(shape.batch * groups, per_thread(n), [&](int64_t begin, int64_t end) {
+  parallel(shape.batch * groups, grain_size(n), [&](int64_t begin, int64_t end) {
     for (int64_t line = begin; line < end; ++line) {
       MomentsSoFar<C> moments;
       for_each_block<C>(x, line * n, n,
@@ -381,7 +381,7 @@ void group_norm_grad_input(const Reader<C>& g, const Reader<C>& x, const Reader<
                            int64_t groups, const ChannelSums<C>* sums, Tensor& grad_input) {
   const Reader<C> w(weight.has_value() ? *weight : grad_input);
   const int64_t own = shape.channels / groups;
-  const int64_t grain = per_thread(shape.pixels);
+  const int64_t grain = grain_size(shape.pixels);
   const Writer<C> result(grad_input);
   parallel(shape.batch * groups, std::max<int64_t>(1, grain / own), [&](int64_t begin, int64_t end) {
     C values[kBlock];
@@ -427,7 +427,7 @@ template <class C>
     return;
   }
   const int64_t own = shape.channels / groups;
-  const int64_t grain = per_thread(shape.pixels);
+  const int64_t grain = grain_size(shape.pixels);
   parallel(shape.batch * shape.channels, grain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       sums[i] = channel_sums<C>(g, x, i * shape.pixels, shape.pixels);
@@ -467,7 +467,7 @@ template <class C>
   const Reader<C> b(bias.has_value() ? *bias : input);
   const Writer<C> y(out);
   const int64_t n = shape.batch * shape.pixels;
-  parallel(shape.channels, per_thread(n), [&](int64_t begin, int64_t end) {
+  parallel(shape.channels, grain_size(n), [&](int64_t begin, int64_t end) {
     for (int64_t channel = begin; channel < end; ++channel) {
       C center;
       C rate;

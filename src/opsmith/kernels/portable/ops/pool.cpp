@@ -79,7 +79,7 @@ bool window_spans(KernelRuntimeContext& context, const ByteFeatureMap& in, const
 template <class F>
 void for_each_row(const ByteFeatureMap& out, int64_t work, const F& f) {
   const int64_t rows = out.size[0] * out.size[1];
-  parallel(out.planes() * rows, per_thread(work * out.size[2]), [&](int64_t begin, int64_t end) {
+  parallel(out.planes() * rows, grain_size(work * out.size[2]), [&](int64_t begin, int64_t end) {
     for (int64_t task = begin; task < end; ++task) {
       const int64_t plane = task / rows;
       const int64_t z = task % rows / out.size[1];
@@ -150,7 +150,7 @@ template <class T>
   const T* const from = reinterpret_cast<const T*>(grad.data);
   T* const to = reinterpret_cast<T*>(result.data);
   const int64_t work = std::max<int64_t>(1, result.pixels() + grad.pixels() * work_of(spans));
-  parallel(result.planes(), per_thread(work), [&](int64_t begin, int64_t end) {
+  parallel(result.planes(), grain_size(work), [&](int64_t begin, int64_t end) {
     for (int64_t plane = begin; plane < end; ++plane) {
       const T* const source = from + grad.plane(plane);
       T* const destination = to + result.plane(plane);
@@ -234,7 +234,7 @@ template <class T>
     return place / plane_size * result.stride[0] + place % plane_size / result.size[2] * result.stride[1] +
            place % result.size[2] * result.stride[2];
   };
-  parallel(result.planes(), per_thread(result.pixels()), [&, is_dense](int64_t begin, int64_t end) {
+  parallel(result.planes(), grain_size(result.pixels()), [&, is_dense](int64_t begin, int64_t end) {
     const int64_t columns = grad.size[2], pixels = result.pixels();
     for (int64_t plane = begin; plane < end; ++plane) {
       const int64_t source = grad.plane(plane);

@@ -147,7 +147,7 @@ template <class C>
     }
     write_lines(store, zs, pz, n, step_of(out, dim), width, out_width, xs, rows);
   };
-  run_tasks<C>(context, units, per_thread(group * n), in_place ? 0 : 4 * group * n, unit);
+  run_tasks<C>(context, units, grain_size(group * n), in_place ? 0 : 4 * group * n, unit);
 }
 
 template <class C>

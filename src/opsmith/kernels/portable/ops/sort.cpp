@@ -125,7 +125,7 @@ template <class C>
       places_to[i * indices_step] = entries[i].index;
     }
   };
-  run_tasks<Entry<C>>(context, lines, per_thread(n, 4096), n, order_line);
+  run_tasks<Entry<C>>(context, lines, grain_size(n, 4096), n, order_line);
 }
 
 template <const char* Name>

@@ -93,7 +93,7 @@ Tensor& nearest(KernelRuntimeContext& context, const Tensor& input, const Target
   const int64_t* const columns = offsets + to.size[1];
   with_width(input.element_size(), [&](auto element) {
     using U = decltype(element);
-    parallel(to.planes() * to.size[1], per_thread(to.size[2]), [&](int64_t begin, int64_t end) {
+    parallel(to.planes() * to.size[1], grain_size(to.size[2]), [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
         const int64_t plane = row / to.size[1];
         const int64_t y = row % to.size[1];
@@ -148,7 +148,7 @@ template <class T>
   fill_blends<C>(from.size[1], to.size[1], from.stride[1], align_corners, target.scale[0], blends);
   fill_blends<C>(from.size[2], to.size[2], from.stride[2], align_corners, target.scale[1],
                  blends + to.size[1]);
-  parallel(to.planes() * to.size[1], per_thread(to.size[2]), [&](int64_t begin, int64_t end) {
+  parallel(to.planes() * to.size[1], grain_size(to.size[2]), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const int64_t plane = row / to.size[1];
       const int64_t y = row % to.size[1];

@@ -222,7 +222,7 @@ class Heap {
     return size < settings_.max_split_size ? settings_.max_split_size - 1 : size + kLargeSegment;
   }
 
-  bool is_split(const Block& block, size_t size) const {
+  bool should_split(const Block& block, size_t size) const {
     const size_t rest = block.size - size;
     return block.segment->kind == PoolKind::kSmall ? rest >= granule_
                                                    : rest > kMostSmall && size < settings_.max_split_size;
@@ -257,7 +257,7 @@ class Heap {
 
   // `block` is in no pool.
   void hand_out(Block* block, size_t size, size_t requested) {
-    if (is_split(*block, size)) {
+    if (should_split(*block, size)) {
       split(block, size);
     }
     block->state = BlockState::kAllocated;

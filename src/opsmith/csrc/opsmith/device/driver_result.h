@@ -13,15 +13,15 @@ namespace opsmith {
 std::string last_error();
 
 namespace detail {
-[[noreturn]] void throw_nothing_given(const char* entry, c10::DeviceIndex device);
+[[noreturn]] void throw_null_result(const char* entry, c10::DeviceIndex device);
 }
 
 // `given`, which `entry` of the driver wrote and called right. Throws c10::AcceleratorError for nullptr,
 // which would be taken for a tensor without elements, a stream that is not made yet or an event not recorded.
 template <class T>
-T* checked_given(T* given, const char* entry, c10::DeviceIndex device) {
+T* checked_result(T* given, const char* entry, c10::DeviceIndex device) {
   if (C10_UNLIKELY(given == nullptr)) {
-    detail::throw_nothing_given(entry, device);
+    detail::throw_null_result(entry, device);
   }
   return given;
 }
