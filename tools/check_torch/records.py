@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -12,7 +13,9 @@ from opsmith.schema import KNOWN_RELEASES
 from opsmith.torch_names import TORCH_NAMES
 from sources import Sources
 
-_RECORDS = Path(__file__).resolve().parents[2] / "tests" / "torch_names" / "releases"
+Value = TypeVar("Value")
+
+_RECORDS = Path(__file__).resolve().parents[2] / "tests" / "torch_names" / "releases.json"
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -21,6 +24,15 @@ class Record(msgspec.Struct, frozen=True):
     torch: str
     names: dict[str, str | None]
     headers: dict[str, bool]
+
+
+class _Changes(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The entries of a :class:`Record` that differ from those of the one before, and names that it lacks."""
+
+    torch: str
+    names: dict[str, str | None] = {}
+    headers: dict[str, bool] = {}
+    lacks: list[str] = []
 
 
 def release_of(version: str) -> tuple[int, int]:
@@ -51,15 +63,49 @@ def record_of(sources: Sources, headers: frozenset[str]) -> Record:
 
 
 def read_record(release: tuple[int, int]) -> Record | None:
-    path = _RECORDS / f"{release[0]}.{release[1]}.json"
-    return msgspec.json.decode(path.read_bytes(), type=Record) if path.is_file() else None
+    """The record of ``release``, if there is one."""
+    return read_records().get(release)
+
+
+def read_records() -> dict[tuple[int, int], Record]:
+    """The record of each release.  The file has of each but the first what differs from the one before."""
+    if not _RECORDS.is_file():
+        return {}
+    names: dict[str, str | None] = {}
+    headers: dict[str, bool] = {}
+    found = {}
+    for each in msgspec.json.decode(_RECORDS.read_bytes(), type=list[_Changes]):
+        names = {name: names[name] for name in names if name not in each.lacks} | each.names
+        headers = {name: headers[name] for name in headers if name not in each.lacks} | each.headers
+        found[release_of(each.torch)] = Record(each.torch, names, headers)
+    return found
 
 
 def write_record(record: Record) -> Path:
-    release = release_of(record.torch)
-    path = _RECORDS / f"{release[0]}.{release[1]}.json"
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
-    return path
+    """Adds ``record`` to those of the other releases, or replaces that of its own; their file."""
+    found = read_records() | {release_of(record.torch): record}
+    before = Record("", {}, {})
+    kept = []
+    for _, each in sorted(found.items()):
+        # A name that the table has lost goes from all of them.
+        names = {name: each.names[name] for name in record.names if name in each.names}
+        headers = {name: each.headers[name] for name in record.headers if name in each.headers}
+        lacks = [*(before.names.keys() - names), *(before.headers.keys() - headers)]
+        kept.append(
+            _Changes(
+                each.torch,
+                _difference(before.names, names),
+                _difference(before.headers, headers),
+                sorted(lacks),
+            )
+        )
+        before = Record(each.torch, names, headers)
+    _RECORDS.write_bytes(msgspec.json.format(msgspec.json.encode(kept), indent=1) + b"\n")
+    return _RECORDS
+
+
+def _difference(before: dict[str, Value], now: dict[str, Value]) -> dict[str, Value]:
+    return {name: each for name, each in now.items() if name not in before or before[name] != each}
 
 
 def problems(record: Record) -> list[str]:
@@ -92,8 +138,9 @@ def problems(record: Record) -> list[str]:
 def recorded_problems() -> list[str]:
     """:func:`problems` of every known release."""
     found = []
+    records = read_records()
     for release in KNOWN_RELEASES:
-        record = read_record(release)
+        record = records.get(release)
         version = ".".join(map(str, release))
         found += problems(record) if record else [f"torch {version} has no record"]
     return found
