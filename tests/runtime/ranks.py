@@ -22,15 +22,13 @@ dist.init_process_group(
     init_method="file://" + os.environ["TEST_STORE"],
     rank=int(os.environ["RANK"]),
     world_size=int(os.environ["WORLD_SIZE"]),
-    timeout=datetime.timedelta(seconds=float(os.environ["TIMEOUT"])),
+    timeout=datetime.timedelta(seconds=60),
 )
 rank, size = dist.get_rank(), dist.get_world_size()
 """
 
 
-def run_ranks(
-    script: str, size: int = 2, timeout: float = 60, **settings: str
-) -> list[tuple[int, str, str]]:
+def run_ranks(script: str, size: int = 2, **settings: str) -> list[tuple[int, str, str]]:
     """The status, the output and the errors of each rank.
 
     The script finds the device loaded, its group made, and ``rank``, ``size``, ``dist`` and ``nn``.
@@ -44,14 +42,11 @@ def run_ranks(
                 "RANK": str(rank),
                 "WORLD_SIZE": str(size),
                 "TEST_STORE": str(Path(folder, "store")),
-                "TIMEOUT": str(timeout),
                 "GLOO_SOCKET_IFNAME": "lo",
                 "OMP_NUM_THREADS": "1",
                 **settings,
             }
-            done = fork_server.run(
-                [sys.executable, "-c", program], env=environment, timeout=4 * timeout
-            )
+            done = fork_server.run([sys.executable, "-c", program], env=environment, timeout=240)
             return done.returncode, done.stdout, done.stderr
 
         return list(pool.map(run, range(size)))
