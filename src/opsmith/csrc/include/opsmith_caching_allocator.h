@@ -212,9 +212,13 @@ class CachingAllocator {
 
   static constexpr int kMostAttempts = 64;  // to allocate from a full device
 
+  // No device has more, and a larger size would be a small one once it is rounded up.
+  static constexpr size_t kMostBytes = size_t{1} << 62;
+
   static uintptr_t address_of(const char* data) { return reinterpret_cast<uintptr_t>(data); }
 
   size_t size_of(size_t bytes) const {
+    bytes = std::min(bytes, kMostBytes);
     if (settings_.debug) {
       return heap_.rounded(guards_.front() + bytes + Guards::kTail);
     }

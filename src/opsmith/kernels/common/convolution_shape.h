@@ -12,9 +12,11 @@
 #include <cinttypes>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <optional>
 #include <tuple>
 
+#include "checked_sizes.h"
 #include "dims.h"
 #include "dtype_names.h"
 #include "dtypes.h"
@@ -100,25 +102,38 @@ inline bool convolution_sizes(KernelRuntimeContext& context, const Tensor& input
   if (input.sizes()[1] == 0) {
     output[1] = 0;  // as ATen says of inputs without channels
   }
+  Checked bytes = Checked(std::max<int64_t>(input.sizes()[1], output[1])) *
+                  static_cast<int64_t>(input.element_size());  // of a padded image
   for (int64_t d = 0; d < spatial; ++d) {
     const int64_t stride = entry(parameters.stride, d);
     const int64_t padding = entry(parameters.padding, d);
     const int64_t dilation = entry(parameters.dilation, d);
     OPSMITH_CHECK(context, stride > 0 && padding >= 0 && dilation > 0, InvalidArgument, false,
                   "non-positive stride or dilation, or negative padding, is not supported");
-    const int64_t reach = dilation * (weight.sizes()[2 + d] - 1) + 1;
+    // Kernels pad and walk images by these; ATen's own take them for int, too.
+    constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+    OPSMITH_CHECK(context, stride <= kMost && padding <= kMost && dilation <= kMost, InvalidArgument, false,
+                  "stride, padding or dilation is beyond %" PRId64, kMost);
     const int64_t size = input.sizes()[2 + d];
+    const Checked reach = Checked(dilation) * (weight.sizes()[2 + d] - 1) + 1;
+    const Checked padded = Checked(size) + Checked(2) * padding;
+    const Checked transposed =
+        Checked(size - 1) * stride - Checked(2) * padding + reach + entry(parameters.output_padding, d);
+    OPSMITH_CHECK(context, reach.fits() && padded.fits() && (!parameters.transposed || transposed.fits()),
+                  InvalidArgument, false, "sizes, padding and dilation go beyond 64 bits");
     int64_t result;
     if (parameters.transposed) {
-      result = (size - 1) * stride - 2 * padding + reach + entry(parameters.output_padding, d);
+      result = transposed.value();
     } else {
-      OPSMITH_CHECK(context, size + 2 * padding >= reach, InvalidArgument, false,
+      OPSMITH_CHECK(context, padded.value() >= reach.value(), InvalidArgument, false,
                     "Calculated padded input size per channel: %" PRId64 ". Kernel size: %" PRId64
                     ". Kernel size can't be greater than actual input size",
-                    size + 2 * padding, reach);
-      result = (size + 2 * padding - reach) / stride + 1;
+                    padded.value(), reach.value());
+      result = (padded.value() - reach.value()) / stride + 1;
     }
     OPSMITH_CHECK(context, result >= 0, InvalidArgument, false, "the output would be too small");
+    bytes = bytes * (Checked(std::max(size, result)) + Checked(2) * padding);
+    OPSMITH_CHECK(context, bytes.fits(), InvalidArgument, false, "a padded image goes beyond 64 bits");
     output.push_back(result);
   }
   return true;

@@ -4,6 +4,7 @@
 
 #include <cinttypes>
 
+#include "checked_sizes.h"
 #include "dtypes.h"
 #include "feature_map.h"
 #include "resize.h"
@@ -51,14 +52,17 @@ inline bool pooled_sizes(KernelRuntimeContext& context, const char* name, const 
                   "dilation should be greater than zero, but got %" PRId64, dilation);
     OPSMITH_CHECK(context, padding >= 0, InvalidArgument, false,
                   "pad must be non-negative, but got pad: %" PRId64, padding);
-    OPSMITH_CHECK(context, padding <= ((kernel - 1) * dilation + 1) / 2, InvalidArgument, false,
+    const int64_t in = sizes[rank - spatial + d];
+    const Checked reach = Checked(dilation) * (kernel - 1) + 1;
+    const Checked beyond = Checked(in) + Checked(2) * padding + stride;
+    OPSMITH_CHECK(context, reach.fits() && beyond.fits(), InvalidArgument, false,
+                  "sizes, padding, stride and dilation go beyond 64 bits");
+    OPSMITH_CHECK(context, padding <= reach.value() / 2, InvalidArgument, false,
                   "pad should be at most half of effective kernel size, but got pad=%" PRId64
                   ", kernel_size=%" PRId64 " and dilation=%" PRId64,
                   padding, kernel, dilation);
     int64_t& size = sizes[rank - spatial + d];
-    const int64_t in = size;
-    const int64_t reach = dilation * (kernel - 1) + 1;
-    size = floor_divided(in + 2 * padding - reach + (window.ceil_mode ? stride - 1 : 0), stride) + 1;
+    size = floor_divided(in + 2 * padding - reach.value() + (window.ceil_mode ? stride - 1 : 0), stride) + 1;
     if (window.ceil_mode && (size - 1) * stride >= in + padding) {
       --size;  // the last window begins inside the input or its left padding
     }

@@ -105,7 +105,7 @@ void triangle(const std::string& definitions, const at::Tensor& self, int64_t di
   const DenseResult written(out);
   Arguments arguments;
   arguments.tensor(in).tensor(written.tensor()).value(self.numel()).value(self.size(-2)).value(self.size(-1));
-  arguments.value(diagonal);
+  arguments.value(std::clamp(diagonal, -self.size(-2) - 1, self.size(-1) + 1));  // beyond, all is one part
   launch("take a triangle", kernel(kTriangle, definitions + definition("DTYPE", self.scalar_type())),
          arguments, linear(self.numel()));
 }

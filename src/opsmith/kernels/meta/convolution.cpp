@@ -1,4 +1,5 @@
 // Convolutions, averages of windows and their gradients, and places in images.
+#include "../common/checked_sizes.h"
 #include "meta_tensors.h"
 
 #include <ATen/Parallel.h>
@@ -32,11 +33,14 @@ at::DimVector sizes_of_result(const at::Tensor& input, const at::Tensor& weight,
   }
   for (int64_t i = 2; i < input.dim(); ++i) {
     const size_t dim = static_cast<size_t>(i - 2);
-    const int64_t pad = 2 * at_dim(padding, dim);
-    const int64_t window = at_dim(dilation, dim) * (weight.size(i) - 1) + 1;
+    const Checked pad = Checked(2) * at_dim(padding, dim);
+    const Checked window = Checked(at_dim(dilation, dim)) * (weight.size(i) - 1) + 1;
     const int64_t step = at_dim(stride, dim);
-    sizes.push_back(transposed ? (input.size(i) - 1) * step - pad + window + at_dim(output_padding, dim)
-                               : (input.size(i) + pad - window) / step + 1);
+    const Checked size = transposed
+                             ? Checked(input.size(i) - 1) * step - pad + window + at_dim(output_padding, dim)
+                             : Checked(input.size(i)) + pad - window;
+    TORCH_CHECK(size.fits(), "convolution: sizes, padding and dilation go beyond 64 bits");
+    sizes.push_back(transposed ? size.value() : size.value() / step + 1);
   }
   return sizes;
 }

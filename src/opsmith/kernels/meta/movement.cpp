@@ -1,5 +1,6 @@
 // Operators that move elements. Where PyTorch's meta kernels say other things than its CPU does, of empty
 // Tensors and of channels-last ones, these say what the CPU does.
+#include "../common/checked_sizes.h"
 #include "meta_tensors.h"
 
 #include <ATen/InferSize.h>
@@ -160,7 +161,11 @@ at::Tensor pixel_shuffle(const at::Tensor& self, int64_t factor) {
               "pixel_shuffle expects input to have at least 3 dimensions, but got input with ", self.dim(),
               " dimension(s)");
   TORCH_CHECK(factor > 0, "pixel_shuffle expects a positive upscale_factor, but got ", factor);
-  const int64_t square = factor * factor;
+  const Checked in_map = Checked(factor) * factor;
+  const Checked height = Checked(self.size(-2)) * factor, width = Checked(self.size(-1)) * factor;
+  TORCH_CHECK(in_map.fits() && height.fits() && width.fits(), "pixel_shuffle: a map ", factor,
+              " times as large goes beyond 64 bits");
+  const int64_t square = in_map.value();
   TORCH_CHECK(self.size(-3) % square == 0,
               "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of "
               "upscale_factor, but input.size(-3)=",
@@ -168,8 +173,8 @@ at::Tensor pixel_shuffle(const at::Tensor& self, int64_t factor) {
   at::DimVector sizes(self.sizes());
   const size_t rank = sizes.size();
   sizes[rank - 3] /= square;
-  sizes[rank - 2] *= factor;
-  sizes[rank - 1] *= factor;
+  sizes[rank - 2] = height.value();
+  sizes[rank - 1] = width.value();
   return contiguous(sizes, self.scalar_type(), self.suggest_memory_format());
 }
 

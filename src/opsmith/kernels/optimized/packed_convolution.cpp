@@ -289,13 +289,15 @@ bool packed_convolution_sizes(KernelRuntimeContext& context, const Tensor& input
         InvalidArgument, false,
         "convolution_packed: non-positive kernel, stride or dilation, or negative padding, is not "
         "supported");
-    const int64_t size = input.sizes()[2 + d] + 2 * entry(padding, d);
-    const int64_t reach = entry(dilation, d) * (entry(kernel_size, d) - 1) + 1;
-    OPSMITH_CHECK(context, size >= reach, InvalidArgument, false,
+    const Checked size = Checked(input.sizes()[2 + d]) + Checked(2) * entry(padding, d);
+    const Checked reach = Checked(entry(dilation, d)) * (entry(kernel_size, d) - 1) + 1;
+    OPSMITH_CHECK(context, size.fits() && reach.fits(), InvalidArgument, false,
+                  "convolution_packed: sizes, padding and dilation go beyond 64 bits");
+    OPSMITH_CHECK(context, size.value() >= reach.value(), InvalidArgument, false,
                   "convolution_packed: the kernel reaches over %" PRId64
                   " pixels, and the padded image has %" PRId64,
-                  reach, size);
-    sizes.push_back((size - reach) / entry(stride, d) + 1);
+                  reach.value(), size.value());
+    sizes.push_back((size.value() - reach.value()) / entry(stride, d) + 1);
   }
   const bool is_depthwise = groups > 1 && groups == input.sizes()[1] && groups == out_channels;
   const int64_t panels = is_depthwise ? panels_of(groups) : groups * panels_of(out_channels / groups);

@@ -113,6 +113,7 @@ Tensor& triangle(KernelRuntimeContext& context, const char* name, const Tensor& 
   const Destination to = destination_of(out);
   const int64_t width = self.element_size();
   const int64_t columns = sizes[rank - 1];
+  diagonal = std::clamp(diagonal, -sizes[rank - 2] - 1, columns + 1);  // beyond, all is one part
   const MoveLine move = line_mover(width);
   Dims rows = sizes;
   --rows.rank;

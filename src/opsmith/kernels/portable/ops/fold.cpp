@@ -1,6 +1,7 @@
 // im2col and col2im: sliding windows as columns, and columns added up to a feature map again.
 #include <algorithm>
 
+#include "../../common/checked_sizes.h"
 #include "../../common/feature_map.h"
 #include "../movement.h"
 
@@ -16,9 +17,11 @@ struct Windows {
   IntList padding;
   IntList stride;
 
-  int64_t count(int64_t size, int64_t d) const {
-    return (size + 2 * padding[d] - dilation[d] * (kernel[d] - 1) - 1) / stride[d] + 1;
+  // The elements between the first window and the last; negative where none fits.
+  Checked room(int64_t size, int64_t d) const {
+    return Checked(size) + Checked(2) * padding[d] - Checked(dilation[d]) * (Checked(kernel[d]) - 1) - 1;
   }
+  int64_t count(int64_t size, int64_t d) const { return room(size, d).value() / stride[d] + 1; }
 };
 
 bool valid(KernelRuntimeContext& context, const char* name, const Windows& windows, int64_t height,
@@ -35,6 +38,8 @@ bool valid(KernelRuntimeContext& context, const char* name, const Windows& windo
                   name);
     OPSMITH_CHECK(context, windows.padding[d] >= 0, InvalidArgument, false,
                   "%s: padding should be non-negative", name);
+    OPSMITH_CHECK(context, windows.room(sizes[d], d).fits(), InvalidArgument, false,
+                  "%s: sizes, padding and dilation go beyond 64 bits", name);
     OPSMITH_CHECK(context, windows.count(sizes[d], d) >= 1, InvalidArgument, false,
                   "%s: the calculated shape of the array of sliding blocks must be positive, but %" PRId64
                   " elements give %" PRId64,

@@ -2,6 +2,7 @@
 // pixel_shuffle, pixel_unshuffle, roll. Each is a strided copy, or a few of them.
 #include <optional>
 
+#include "../../common/checked_sizes.h"
 #include "../movement.h"
 
 namespace opsmith::portable::native {
@@ -22,14 +23,19 @@ bool shuffled_sizes(KernelRuntimeContext& context, const Tensor& self, int64_t f
   int64_t& height = sizes[rank - 2];
   int64_t& width = sizes[rank - 1];
   if (into_map) {
-    OPSMITH_CHECK(context, channels % (factor * factor) == 0, InvalidArgument, false,
+    // A factor beyond the channels divides them only if there are none, and its square may not fit.
+    const Checked square = Checked(factor) * factor, rows = Checked(height) * factor,
+                  columns = Checked(width) * factor;
+    OPSMITH_CHECK(context, square.fits() && rows.fits() && columns.fits(), InvalidArgument, false,
+                  "pixel_shuffle: a map %" PRId64 " times as large goes beyond 64 bits", factor);
+    OPSMITH_CHECK(context, channels % square.value() == 0, InvalidArgument, false,
                   "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of "
                   "upscale_factor, but input.size(-3)=%" PRId64 " is not divisible by %" PRId64,
-                  channels, factor * factor);
-    channels /= factor * factor;
-    height *= factor;
-    width *= factor;
-  } else {
+                  channels, square.value());
+    channels /= square.value();
+    height = rows.value();
+    width = columns.value();
+  } else if (self.numel() > 0) {  // ATen gives back an empty map as it is
     OPSMITH_CHECK(context, height % factor == 0 && width % factor == 0, InvalidArgument, false,
                   "pixel_unshuffle expects height and width to be divisible by downscale_factor, but got "
                   "%" PRId64 " x %" PRId64 " and %" PRId64,
@@ -50,9 +56,6 @@ Tensor& shuffle(KernelRuntimeContext& context, const Tensor& self, int64_t facto
   Dims sizes;
   if (!shuffled_sizes(context, self, factor, into_map, sizes)) {
     return out;
-  }
-  if (!into_map && self.numel() == 0) {
-    sizes = sizes_of(self);  // ATen gives back an empty map as it is
   }
   if (!same_dtype(context, self, out) || !resize(context, out, sizes) ||
       !one_layout(context, {&out, &self}) || self.numel() == 0) {
