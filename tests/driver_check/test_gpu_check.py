@@ -44,7 +44,7 @@ def test_faults_interrupts_and_full_memory_on_the_stand_in(tmp_path: Path) -> No
         "checkpoint."
     )
     assert found["full"]["says"] == (
-        "cuda_driver:0 is out of memory: 1.00 GiB were asked for, 510.00 MiB of 4.00 GiB are free, and this "
+        "cuda_driver:0 out of memory. Tried to allocate 1.00 GiB: 510.00 MiB of 4.00 GiB are free, and this "
         "process holds 2.00 MiB: 512 bytes in allocations (1) and 2.00 MiB in its cache. Delete tensors that "
         "are no longer needed, use a smaller batch, or trade memory for time with torch.utils.checkpoint. "
         "The driver says: allocate 1073741824 bytes: out of memory (CUDA_ERROR_OUT_OF_MEMORY, 2)"

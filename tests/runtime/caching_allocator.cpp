@@ -208,7 +208,7 @@ void a_full_device_gets_the_cache_back() {
     CLAIM(!"an exception");
   } catch (const OutOfMemory& error) {
     CLAIM(std::string(error.what()) ==
-          "out of memory: 4.00 MiB were asked for, 2.00 MiB of 64.00 MiB are free, and this process holds "
+          "out of memory. Tried to allocate 4.00 MiB: 2.00 MiB of 64.00 MiB are free, and this process holds "
           "62.00 MiB: 43.00 MiB in allocations (2) and 19.00 MiB in its cache");
     CLAIM(error.shortage().failure == "it is full");
   }

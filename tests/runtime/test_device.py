@@ -170,7 +170,7 @@ def test_out_of_memory_says_what_and_what_to_do(no_cache: None, driver: SimDrive
     with pytest.raises(torch.OutOfMemoryError) as error:
         torch.empty(8 << 30, device="sim:1", dtype=torch.uint8)
     assert str(error.value) == (
-        "sim:1 is out of memory: 8.00 GiB were asked for, 7.98 GiB of 8.00 GiB are free, and this "
+        "sim:1 out of memory. Tried to allocate 8.00 GiB: 7.98 GiB of 8.00 GiB are free, and this "
         f"process holds 20.00 MiB: 4.00 MiB in allocations ({count}) and 16.00 MiB in its cache. "
         "Delete tensors that are no longer needed, use a smaller batch, or trade memory for time with "
         f"torch.utils.checkpoint. The driver says: {8 << 30} bytes do not fit: "

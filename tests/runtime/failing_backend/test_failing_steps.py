@@ -36,7 +36,7 @@ from torch import Tensor, nn  # noqa: E402
 
 # How the error begins where a call of the entry fails.
 ERRORS = {
-    "allocate": "sim:0 is out of memory",
+    "allocate": "sim:0 out of memory.",
     "copy": "could not copy ",
     "fill": "could not fill ",
     "stream_query": "could not ",

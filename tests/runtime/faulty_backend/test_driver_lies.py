@@ -103,7 +103,7 @@ def test_a_failure_without_a_text() -> None:
     """
     status, output = run(script, CHIP_LIE="no error text")
     assert status == 0, output
-    assert output.startswith("chip:0 is out of memory: 4096.00 GiB were asked for")
+    assert output.startswith("chip:0 out of memory. Tried to allocate 4096.00 GiB:")
     assert output.endswith("The driver says: the driver does not say why\n")
 
 

@@ -110,7 +110,7 @@ void report_to_profiler(const CachingAllocator& allocator, void* data, int64_t b
                                ? c10::str("set_per_process_memory_fraction() sets what the process may hold.")
                                : c10::str("The driver says: ", shortage.failure);
   TORCH_CHECK_WITH(
-      OutOfMemoryError, false, where, " is out of memory", Serving::text(), ": ", shortage.text(),
+      OutOfMemoryError, false, where, " out of memory. ", shortage.text(Serving::text()),
       ". Delete tensors that are no longer needed, use a smaller batch, or trade memory for time "
       "with torch.utils.checkpoint. ",
       is_fragmented ? "What is cached lies beside tensors in the same segments: "

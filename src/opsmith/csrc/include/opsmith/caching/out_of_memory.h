@@ -37,10 +37,12 @@ struct MemoryShortage {
   // Free parts of segments of which other parts are in use, or blocks that wait for streams.
   uint64_t cached() const { return held - allocated; }
 
-  // A sentence but for its beginning and its full stop.
-  std::string text() const {
-    std::string text = size_text(asked) + " were asked for, " + size_text(device_free) + " of " +
-                       size_text(device_total) + " are free, and this process holds " + size_text(held);
+  // Sentences after "out of memory.", in PyTorch's words as far as programs look for them, but for the last
+  // full stop; `purpose` begins with a blank or is empty.
+  std::string text(const std::string& purpose) const {
+    std::string text = "Tried to allocate " + size_text(asked) + purpose + ": " + size_text(device_free) +
+                       " of " + size_text(device_total) + " are free, and this process holds " +
+                       size_text(held);
     if (limit != UINT64_MAX) {
       text += " of the " + size_text(limit) + " that it may";
     }
@@ -52,7 +54,7 @@ struct MemoryShortage {
 class OutOfMemory : public std::runtime_error {
  public:
   explicit OutOfMemory(MemoryShortage shortage)
-      : std::runtime_error("out of memory: " + shortage.text()), shortage_(std::move(shortage)) {}
+      : std::runtime_error("out of memory. " + shortage.text("")), shortage_(std::move(shortage)) {}
 
   const MemoryShortage& shortage() const { return shortage_; }
 
