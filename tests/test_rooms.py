@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import opsmith
@@ -74,3 +76,31 @@ def test_each_room_imports_only_lower_floors() -> None:
 def test_every_room_has_a_floor() -> None:
     rooms = {path.parent.relative_to(PACKAGE).parts[0] for path in PACKAGE.glob("*/**/*.py")}
     assert rooms <= FLOOR.keys()
+
+
+def run_time_nodes(tree: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of ``tree`` but for those that only type checkers read."""
+    for node in ast.iter_child_nodes(tree):
+        if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
+            yield node
+            yield from run_time_nodes(node)
+
+
+def test_no_modules_import_each_other_in_a_ring() -> None:
+    modules = {
+        ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(
+            ".__init__"
+        ): path
+        for path in PACKAGE.rglob("*.py")
+    }
+    imported: dict[str, set[str]] = {}
+    for module, path in modules.items():
+        names = set()
+        for node in run_time_nodes(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                inside = {f"{node.module}.{alias.name}" for alias in node.names}
+                names |= {name if name in modules else node.module for name in inside}
+            elif isinstance(node, ast.Import):
+                names |= {alias.name for alias in node.names}
+        imported[module] = names & modules.keys() - {module}
+    TopologicalSorter(imported).prepare()  # raises CycleError, which names the ring

@@ -10,7 +10,7 @@ import pytest
 
 from opsmith.build.csrc import PUBLIC_HEADERS
 from opsmith.build.toolchain import find_compiler
-from opsmith.runtime.load import LoadedBackend
+from opsmith.runtime import LoadedBackend
 from ranks import expect_ranks, run_ranks
 
 CALLS = """

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from opsmith.on_demand import on_demand
 
 if TYPE_CHECKING:
-    from opsmith.runtime.load import LoadedBackend
+    from opsmith.runtime.loaded import LoadedBackend
 
 __all__ = ["LoadedBackend"]
 
 # Every `import torch` looks for opsmith.runtime.autoload: that must not bring the rooms below.
-__getattr__ = on_demand(__name__, {"LoadedBackend": "opsmith.runtime.load"})
+__getattr__ = on_demand(__name__, {"LoadedBackend": "opsmith.runtime.loaded"})

@@ -21,12 +21,12 @@ def autoload() -> None:
     """Loads the backend that ``OPSMITH_AUTOLOAD`` names; builds and raises as :func:`opsmith.load` does."""
     name = os.environ.get(VARIABLE)
     if name:
+        import opsmith
         from opsmith.description import find_backend
-        from opsmith.runtime.load import load
         from opsmith.runtime.loaded import description_in_hand
 
         if description_in_hand() != find_backend(name):  # the program's own call goes on otherwise
-            load(name)
+            opsmith.load(name)
     if os.environ.get(trace.VARIABLE):
         from opsmith.runtime.trace import recording
 

@@ -11,9 +11,8 @@ import importlib
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING
 
 from opsmith.built import BuiltBackend, check_torch, fitting_backend
 from opsmith.cache_folder import cache_root
@@ -23,137 +22,18 @@ from opsmith.integrations import are_wanted, follow_imports
 from opsmith.runtime import calls, fallback_policy, fallbacks, trace
 from opsmith.runtime.compile import compiled_graphs
 from opsmith.runtime.defining_modules import import_defining_modules
-from opsmith.runtime.loaded import being_loaded, loaded_if_any, set_loaded_backend
+from opsmith.runtime.loaded import (
+    LoadedBackend,
+    being_loaded,
+    loaded_if_any,
+    set_loaded_backend,
+)
 from opsmith.runtime.slot import check_slot, taken_by
 from opsmith.runtime.torch_import import explained_torch_import
 from opsmith.torch_names import Feature, set_up
 
 if TYPE_CHECKING:
-    import torch
-
     from opsmith.build.progress import OnProgress
-    from opsmith.description import Dtypes
-    from opsmith.plan import Plan
-    from opsmith.runtime.python_kernels import OnError, PythonKernel, PythonKernels
-    from opsmith.runtime.python_operators import PythonOperator
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-@dataclass(frozen=True)
-class LoadedBackend:
-    """The backend that this process has loaded: its name, description file and libraries.
-
-    ``progress`` is told of what the first Python kernel has to build.
-    """
-
-    name: str
-    description: Path
-    built: BuiltBackend
-
-    progress: OnProgress | None = None
-
-    @property
-    def plan(self) -> Plan:
-        """The plan that the loaded code was generated from, with the Python kernels of this process."""
-        return self._python_kernels.plan
-
-    def kernel(
-        self,
-        operator: str,
-        *,
-        dtypes: Dtypes = (),
-        casts: bool = False,
-        replace: bool = False,
-        on_error: OnError = "raise",
-    ) -> Callable[[Callable[P, R]], PythonKernel[P, R]]:
-        """Decorates a function: it becomes the kernel of ``operator``, e.g. ``add.out`` or ``relu``.
-
-        The other variants of the operator's group are derived from it, unless they have a kernel of
-        their own.  The function takes the schema's arguments, keyword-only ones (``out``) by name, and
-        all of them each time.  ``dtypes`` limits those that it takes, as ``torch.dtype``s or by
-        argument; the plan says what serves others.  Where PyTorch's own kernel stands on TensorIterator,
-        operands arrive in the common dtype and ``out`` in the shape of the result, unless the kernel
-        ``casts`` itself.  The first registration of a process takes a second, and half a minute
-        where its C++ has to be built.
-        With ``on_error="fallback"`` calls for which the function raises :class:`opsmith.Unsupported` run on
-        the CPU.
-
-        Raises :class:`~opsmith.errors.KernelDuplicate` for a second kernel of an operator, unless that
-        is to ``replace`` the first; :class:`~opsmith.errors.OperatorUnknown`,
-        :class:`~opsmith.errors.KernelRejected` or a :class:`~opsmith.errors.BuildError`.
-        """
-        return self._python_kernels.decorator(
-            operator,
-            structured=False,
-            casts=casts,
-            dtypes=dtypes,
-            replace=replace,
-            on_error=on_error,
-        )
-
-    def structured(
-        self,
-        operator: str,
-        *,
-        dtypes: Dtypes = (),
-        casts: bool = False,
-        replace: bool = False,
-        on_error: OnError = "raise",
-    ) -> Callable[[Callable[P, R]], PythonKernel[P, R]]:
-        """Decorates a function that computes a structured group, named by any of its operators.
-
-        PyTorch's meta function checks the arguments and shapes the results, which are allocated when
-        the function is called with the arguments of the out variant.  Functional, in-place and out are
-        all written around it; in place, ``out`` is ``self``.  Otherwise as :meth:`kernel`.
-        """
-        return self._python_kernels.decorator(
-            operator,
-            structured=True,
-            casts=casts,
-            dtypes=dtypes,
-            replace=replace,
-            on_error=on_error,
-        )
-
-    def operator(
-        self,
-        schema: str,
-        *,
-        same_as: str | None = None,
-        fake: Callable[..., Any] | None = None,
-        autograd: type[torch.autograd.Function] | None = None,
-        inplace: bool = False,
-    ) -> Callable[[Callable[..., Any]], PythonOperator]:
-        """Decorates a function: it becomes the kernel of a new operator, declared by ``schema``.
-
-        The schema is a functional one with a namespace, ``"myop::scale(Tensor self, float factor) ->
-        Tensor"``.  An out variant is derived, and with ``inplace`` an in-place one.  For tracing, the
-        result is like the argument ``same_as``, or what the function ``fake`` makes of tensors without
-        data.  ``autograd`` differentiates it; its ``forward`` may call the operator itself.  Without it,
-        see :meth:`PythonOperator.backward`.
-
-        Raises :class:`~opsmith.errors.SchemaInvalid` and what :meth:`kernel` raises.
-        """
-        from opsmith.runtime.python_operators import declare
-
-        def decorate(function: Callable[..., Any]) -> PythonOperator:
-            return declare(self._python_kernels, schema, function, same_as, fake, autograd, inplace)
-
-        return decorate
-
-    def python_routes(self) -> dict[str, str]:
-        """The routes of the operators that Python kernels serve now, by the operators' full names."""
-        from opsmith.schema import qualified
-
-        return {qualified(entry.name): entry.route.value for entry in self._python_kernels.served}
-
-    @functools.cached_property
-    def _python_kernels(self) -> PythonKernels:
-        from opsmith.runtime.python_kernels import PythonKernels
-
-        return PythonKernels(self.description, self.built, self.progress)
 
 
 def load(name: str = "sim", *, progress: OnProgress | None = None) -> LoadedBackend:

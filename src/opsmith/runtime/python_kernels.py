@@ -29,7 +29,6 @@ from opsmith.description import (
 from opsmith.errors import KernelDuplicate, LoadError, Unsupported
 from opsmith.plan import Entry, OpenedBackend, Plan, Route, Shape, resolve_group
 from opsmith.plan.conditions import ComputesIn, HasDtype, conditions
-from opsmith.runtime.trace import recording
 from opsmith.schema import (
     Catalogue,
     Declaration,
@@ -101,17 +100,19 @@ class _Served:
 
 
 class PythonKernels:
-    """The Python kernels of the loaded device."""
+    """The Python kernels of the loaded device; ``changed`` is called when the dispatcher has others."""
 
     def __init__(
         self,
         description: Path,
         built: BuiltBackend,
-        progress: OnProgress | None = None,
+        progress: OnProgress | None,
+        changed: Callable[[], None],
     ) -> None:
         self._opened = OpenedBackend(description, built.cache)
         self._built = built
         self._progress = progress
+        self._changed = changed
         self._lock = threading.RLock()
         self._kernels: dict[str, PythonKernel[..., Any]] = {}
         self._served: dict[str, _Served] = {}
@@ -204,7 +205,7 @@ class PythonKernels:
                 self._served[entry.name] = now
             adapter.set_reason(entry.name, entry.refusal)
         self._plan = self.plan.replacing(entries)
-        recording.refresh()
+        self._changed()
 
     def _serve(self, entry: Entry, adapter: ModuleType) -> _Served | None:
         if entry.kernel is None or entry.kernel.abi is not Abi.PYTHON:

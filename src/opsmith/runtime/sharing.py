@@ -169,9 +169,9 @@ def _with_bits(conj: bool, neg: bool, rebuild: Callable[..., Any], arguments: An
 def _load(backend: str) -> None:
     """The device, where the program has not loaded it in this process."""
     if loaded_if_any() is None:
-        from opsmith.runtime.load import load
+        import opsmith
 
-        load(backend)
+        opsmith.load(backend)
 
 
 def _translated(

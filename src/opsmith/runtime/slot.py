@@ -12,7 +12,7 @@ from opsmith.runtime.autoload import VARIABLE
 from opsmith.runtime.loaded import is_loaded_by_package
 
 if TYPE_CHECKING:
-    from opsmith.runtime.load import LoadedBackend
+    from opsmith.runtime.loaded import LoadedBackend
 
 # PyTorch's name of the slot while nobody has named it.
 _UNNAMED = "privateuseone"

@@ -14,9 +14,9 @@ import torch
 from opsmith.description import Inductor
 from opsmith.errors import NotOffered
 from opsmith.runtime.compile.compiled_graphs import CompiledGraph, compiled_graphs
+from opsmith.runtime.compile.compiling import called_in_code, compiling
 from opsmith.runtime.compile.cpp_graphs import written_by_functions
 from opsmith.runtime.compile.eager_kernels import NOTHING_FUSED
-from opsmith.runtime.compile.inductor import called_in_code, compiling
 from opsmith.runtime.compile.replayed_graphs import Call, replayed
 from opsmith.torch_names import (
     CompiledFxGraph,

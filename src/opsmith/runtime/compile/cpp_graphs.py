@@ -18,7 +18,7 @@ import torch
 from opsmith import torch_names
 from opsmith.build.csrc import CSRC
 from opsmith.description import FusedKernel, Inductor
-from opsmith.runtime.compile.inductor import compiling, note_called
+from opsmith.runtime.compile.compiling import compiling, note_called
 from opsmith.torch_names import Feature, OpOverload
 
 # AOTInductor's model supports the devices that PyTorch knows; of these, MPS' code gets memory by functions.

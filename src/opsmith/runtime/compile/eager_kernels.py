@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from opsmith.runtime.compile.inductor import compiling
+from opsmith.runtime.compile.compiling import compiling, overloads
 from opsmith.torch_names import OpOverload, tree_leaves
 
 NOTHING_FUSED = "no library of the backend has a fused kernel"
@@ -49,12 +49,10 @@ def _is_called(node: torch.fx.Node, device: str) -> bool:
 @cache
 def _fused() -> frozenset[OpOverload]:
     """The operators that a fused kernel calculates."""
-    from opsmith.runtime.compile.inductor import _overloads
-
     prims = torch.ops.prims
     made = (prims.convert_element_type, prims.iota, prims.inductor_random, prims.inductor_randint)
     known = (*made, prims.inductor_lookup_seed, prims.inductor_seeds, prims.inductor_seed)
-    return _overloads(compiling().fused) | {each.default for each in known}
+    return overloads(compiling().fused) | {each.default for each in known}
 
 
 @cache

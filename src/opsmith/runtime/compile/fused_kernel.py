@@ -15,10 +15,10 @@ import sympy
 import torch
 
 from opsmith.runtime.compile.c_expressions import TYPES, Operations, TypedCse, print_expression
+from opsmith.runtime.compile.compiling import compiling
 from opsmith.runtime.compile.cpp_graphs import fused_kernel_in_cpp
 from opsmith.runtime.compile.eager_kernels import NOTHING_FUSED
 from opsmith.runtime.compile.fused_reductions import reduction_rule, renamed
-from opsmith.runtime.compile.inductor import compiling
 from opsmith.torch_names import (
     BackendFeature,
     CSEVariable,

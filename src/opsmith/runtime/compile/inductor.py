@@ -19,7 +19,7 @@ import torch
 from opsmith.build.csrc import CSRC
 from opsmith.description import Inductor, Triton
 from opsmith.errors import NotOffered
-from opsmith.plan.model import Compiling
+from opsmith.runtime.compile.compiling import compiling, note_called, overloads
 from opsmith.runtime.loaded import loaded_backend
 from opsmith.torch_names import (
     CustomGraphModulePass,
@@ -30,9 +30,6 @@ from opsmith.torch_names import (
     replace,
     tree_leaves,
 )
-
-called_in_code: list[list[str]] = []
-"""The operators that each graph's code calls, of the graphs for which code was generated."""
 
 
 def register_code_generation(device: str) -> None:
@@ -86,30 +83,14 @@ def keep_layouts(device: str) -> None:
     replace("GraphLowering.decide_layout_opt", staticmethod(decide_layout_opt))
 
 
-def compiling() -> Compiling:
-    """The part on compiled graphs of the loaded backend's plan."""
-    return loaded_backend().plan.compiling
-
-
 @cache
 def _kept() -> frozenset[OpOverload]:
-    return _overloads(compiling().kept)
+    return overloads(compiling().kept)
 
 
 @cache
 def _called() -> frozenset[OpOverload]:
-    return _overloads(compiling().called)
-
-
-def _overloads(names: tuple[str, ...]) -> frozenset[OpOverload]:
-    """The operators that are called so in the plan."""
-    found = set()
-    for name in names:
-        namespace, _, rest = name.rpartition("::")
-        packet, _, overload = rest.partition(".")
-        operator = getattr(getattr(torch.ops, namespace or "aten"), packet)
-        found.add(getattr(operator, overload or "default"))
-    return frozenset(found)
+    return overloads(compiling().called)
 
 
 def _is_on(device: str, arguments: Any) -> bool:
@@ -326,19 +307,3 @@ def _wrapper_codegen() -> Any:
             return super().generate(is_inference)  # type: ignore[no-untyped-call]
 
     return DeviceWrapperCodegen
-
-
-def note_called() -> None:
-    """Adds what the graph calls that is being written to :data:`called_in_code`."""
-    from opsmith.torch_names import ExternKernelSchedulerNode, MultiOutput, V
-
-    nodes = V.graph.scheduler.nodes
-    called = [node.node for node in nodes if isinstance(node, ExternKernelSchedulerNode)]
-    called_in_code.append(
-        [_called_name(each) for each in called if not isinstance(each, MultiOutput)]
-    )
-
-
-def _called_name(node: Any) -> str:
-    operator = getattr(node, "op_overload", None)
-    return str(operator or node.python_kernel_name).replace("extern_kernels.", "aten.")

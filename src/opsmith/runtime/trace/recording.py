@@ -24,7 +24,7 @@ import msgspec
 from opsmith.errors import FilterInvalid, LoadError, TraceRejected, nearest
 from opsmith.output_files import write_output
 from opsmith.runtime.exit_files import write_of_process
-from opsmith.runtime.loaded import loaded_if_any
+from opsmith.runtime.loaded import loaded_if_any, when_kernels_change
 from opsmith.runtime.trace import VARIABLE
 from opsmith.runtime.trace.files import read_threads
 from opsmith.runtime.trace.modules import WatchedModules
@@ -292,6 +292,9 @@ def note_backend() -> None:
     if place and (recording := _Recording.current) is not None:
         refresh()
         _write_facts(Path(place), recording, os.getpid())
+
+
+when_kernels_change(refresh)
 
 
 def _write_facts(folder: Path, recording: _Recording, process: int) -> None:
