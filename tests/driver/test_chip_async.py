@@ -1,0 +1,30 @@
+"""`examples/chip-async/`: an asynchronous driver in C keeps its contract, and its device computes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import fork_server
+from command import run_opsmith
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "chip-async"
+
+
+def test_the_driver_keeps_its_contract() -> None:
+    done = run_opsmith("driver", "check", EXAMPLE / "backend.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "events" not in done.stdout and "pinned" not in done.stdout  # as in "not made: …"
+
+
+def test_its_device_computes_later_and_says_what_failed() -> None:
+    done = fork_server.run([sys.executable, EXAMPLE / "run.py"], timeout=600)
+    assert done.returncode == 0, done.stderr
+    *lines, error = done.stdout.splitlines()
+    assert lines == [
+        "losses: those of the CPU",
+        "strided operands: as on the CPU",
+        "the call returns before the work is done: True",
+        "a launch that will fail returns 0",
+    ]
+    assert "a program was launched with an address that is not in the memory of chip" in error
