@@ -1,10 +1,10 @@
 """Does what one page of docs/ tells its reader to do, block by block, in the current folder.
 
 ``python docs_page.py PAGE`` writes each block with a ``title`` to that file, looks for each block with a
-``from`` in that file, runs each ``$`` line of a ``console`` block and compares what it prints, and runs each
-``python`` block, all in order and in one process; ``…`` stands for anything.  A page that says ``<!-- files
-of PAGE -->`` begins with the files of that other page.  A line ``$ cd FOLDER`` is for all blocks after it.
-A block marked ``fragment`` is for reading only.
+``from`` in that file, here or in the repository, runs each ``$`` line of a ``console`` block and compares
+what it prints, and runs each ``python`` block, all in order and in one process; ``…`` stands for anything.
+A page that says ``<!-- files of PAGE -->`` begins with the files of that other page.  A line ``$ cd FOLDER``
+is for all blocks after it.  A block marked ``fragment`` is for reading only.
 Started by ``test_docs.py``, since a process can load one backend; ``PATH`` says whose ``opsmith`` and
 ``python`` run.
 """
@@ -21,6 +21,7 @@ from pathlib import Path
 
 from markdown_it import MarkdownIt
 
+_ROOT = Path(__file__).parents[2]
 _TITLE = re.compile(r'title="(?P<file>[^"]+)"')
 _SOURCE = re.compile(r'from="(?P<file>[^"]+)"')
 _BUILDING = "opsmith: building"
@@ -75,7 +76,9 @@ def run(block: Block, page: Path, namespace: dict[str, object]) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(block.text, encoding="utf-8")
     elif block.source is not None:
-        text = " ".join(Path(block.source).read_text(encoding="utf-8").split())
+        here = Path(block.source)
+        file = here if here.exists() else _ROOT / here
+        text = " ".join(file.read_text(encoding="utf-8").split())
         assert re.search(_pattern(block.text), text), (
             f"{page.name}:{block.line}: {block.source} does not hold\n{block.text}"
         )
