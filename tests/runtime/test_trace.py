@@ -20,6 +20,7 @@ from opsmith.errors import FilterInvalid, OperatorUnknown, TraceRejected
 from opsmith.programs.trace import check_filter
 from opsmith.runtime import LoadedBackend
 from opsmith.runtime.trace.recording import Trace
+from opsmith.runtime.trace.short import short
 from opsmith.runtime.trace.traced_calls import How, TracedCall, TracedThread, TraceFilter, totals
 from opsmith.schema import Catalogue, torch_version
 
@@ -51,6 +52,76 @@ def backward_on_this_thread() -> Iterator[None]:
 @pytest.fixture
 def x(sim: LoadedBackend) -> torch.Tensor:
     return torch.arange(6.0, device="sim").reshape(2, 3)
+
+
+# ---- in short
+
+
+def test_in_short(sim: LoadedBackend) -> None:
+    tensors = [torch.ones(size, device="sim") for size in (2, 3, 4)]
+    with opsmith.trace() as traced:
+        torch.ones(4).neg()
+        torch.zeros(2).neg()
+        for each in tensors:
+            each.erfinv().relu()
+        torch.special.erfinv(tensors[0])
+        torch.ones(2)
+    lines = [re.sub(r"[\d.]+ (µs|ms|s)\b", "…", line) for line in short(traced.threads)]
+    assert lines == [
+        "4 calls off the device: aten::neg, aten::ones, aten::zeros …",
+        "3 times, … in all, the last:",
+        "  [call] aten::erfinv key=PrivateUse1 route=fallback (float32[4]) sim:0 …",
+        "  [call] aten::relu key=PrivateUse1 route=kernel (float32[4]) sim:0 …",
+        "[call] aten::special_erfinv key=AutogradPrivateUse1 route=composite (float32[2]) sim:0 …",
+        "  [redispatch] aten::erfinv key=PrivateUse1 route=fallback (float32[2]) sim:0 …",
+        "1 call off the device: aten::ones …",
+    ]
+
+
+def test_a_repeated_step_is_shown_once() -> None:
+    def call(operator: str, nanoseconds: int) -> TracedCall:
+        return TracedCall(
+            How.CALL,
+            operator,
+            "PrivateUse1",
+            "kernel",
+            None,
+            False,
+            "sim:0",
+            0,
+            nanoseconds,
+            0,
+            False,
+        )
+
+    step = ("a", "b", "b", "b", "c")
+    calls = tuple(call(name, 10**6) for name in ("a", *step * 3, "a", "b"))
+    lines = [*short([TracedThread(1, 1, "", calls)])]
+    shown = "[call] {} key=PrivateUse1 route=kernel sim:0 1.00 ms".format
+    assert lines == [
+        shown("a"),
+        "3 times, 15.00 ms in all, the last:",
+        f"  {shown('a')}",
+        "  3 times, 3.00 ms in all, the last:",
+        f"    {shown('b')}",
+        f"  {shown('c')}",
+        shown("a"),
+        shown("b"),
+    ]
+
+
+def test_the_command_shows_all_on_request(program: Path) -> None:
+    short_one = opsmith_trace("--backend", "sim", program, "sim")
+    whole = opsmith_trace("--backend", "sim", "--all", program, "sim")
+    assert (
+        short_one.stderr
+        == f"in short: --all shows each of {len(whole.stdout.splitlines())} calls\n"
+    )
+    assert whole.stderr == ""
+    assert (
+        "[call] aten::neg key=PrivateUse1 route=derived (float32[2, 3]) sim:0" in short_one.stdout
+    )
+    assert "[redispatch] aten::neg key=PrivateUse1" in whole.stdout
 
 
 # ---- ten calls, and what PyTorch's dispatcher does for each

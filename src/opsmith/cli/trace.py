@@ -19,6 +19,7 @@ from opsmith.output_files import check_writable, write_output
 from opsmith.programs.process import Program
 from opsmith.programs.trace import ProgramTrace, check_filter, check_met, trace_program
 from opsmith.runtime.trace.recording import LIMIT, Request
+from opsmith.runtime.trace.short import short, touches_device
 from opsmith.runtime.trace.shown import perfetto, rows, table, text
 from opsmith.runtime.trace.traced_calls import TraceFilter, totals
 from opsmith.schema import read_catalogue
@@ -44,6 +45,10 @@ Modules = Annotated[
     typer.Option(help="Only what runs in this module's forward and backward; repeatable."),
 ]
 Depth = Annotated[int | None, typer.Option(min=1, help="Only this many levels of nesting.")]
+All = Annotated[
+    bool,
+    typer.Option("--all", help="All calls, those inside of others and off the device too."),
+]
 Format = Annotated[
     TraceFormat | None,
     typer.Option(help="text, perfetto (for ui.perfetto.dev) or table (sums of calls)."),
@@ -63,14 +68,16 @@ def trace(
     route: Routes = None,
     module: Modules = None,
     depth: Depth = None,
+    all_calls: All = False,
     shapes: Annotated[bool, typer.Option(help="Record the tensors among the arguments.")] = True,
     limit: Annotated[int, typer.Option(min=1, help="Record at most this many calls.")] = LIMIT,
     format: Format = None,
     output: Output = None,
     json: Json = False,
 ) -> None:
-    """Run a program and show every kernel that PyTorch's dispatcher ran, nested, with key and route.
+    """Run a program and show the kernels that PyTorch's dispatcher ran on its device, with key and route.
 
+    In short: --all, and options that ask for certain calls, show all that ran inside of a call, nested.
     Exits with the program's own status.
     """
     chosen = TraceFilter(tuple(operator or ()), tuple(key or ()), tuple(route or ()), depth)
@@ -88,15 +95,22 @@ def trace(
             backend=backend,
             progress=progress,
         )
+    is_short = not (all_calls or request.modules or chosen != TraceFilter()) and any(
+        touches_device(thread.calls) for thread in traced.threads
+    )
+    is_text = format is TraceFormat.TEXT and (output is not None or not json)
     try:
         if output is not None or not json:
-            _write(_shown(traced, chosen, format), output)
+            _write(_shown(traced, chosen, format, is_short), output)
         if json:
             _print_json(traced, chosen, format)
     except BrokenPipeError:  # whoever read has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if output is not None:
         err.print(escape(f"wrote {output}"), soft_wrap=True, highlight=False)
+    if is_short and is_text:
+        count = sum(len(thread.calls) for thread in traced.threads)
+        err.print(f"in short: --all shows each of {count:,} calls", soft_wrap=True, highlight=False)
     if traced.dropped:
         err.print(
             f"{traced.dropped:,} more calls came after the first {limit:,} and were not recorded (--limit)",
@@ -118,14 +132,15 @@ def _end(traced: ProgramTrace, chosen: TraceFilter, modules: Sequence[str]) -> N
     raise typer.Exit(traced.status)
 
 
-def _shown(traced: ProgramTrace, chosen: TraceFilter, format: TraceFormat) -> Iterable[bytes]:
+def _shown(
+    traced: ProgramTrace, chosen: TraceFilter, format: TraceFormat, is_short: bool
+) -> Iterable[bytes]:
     if format is TraceFormat.PERFETTO:
         return perfetto(traced.threads, chosen)
-    lines = (
-        text(traced.threads, chosen)
-        if format is TraceFormat.TEXT
-        else table(totals(traced.threads, chosen))
-    )
+    if format is TraceFormat.TABLE:
+        lines = table(totals(traced.threads, chosen))
+    else:
+        lines = short(traced.threads) if is_short else text(traced.threads, chosen)
     return (f"{line}\n".encode() for line in lines)
 
 

@@ -15,15 +15,19 @@ def text(threads: Sequence[TracedThread], chosen: TraceFilter) -> Iterator[str]:
 
     What is called by something left out stands under the nearest that is shown.
     """
-    processes = {thread.process for thread in threads}
     for thread in threads:
-        process = f"process {thread.process}, " if len(processes) > 1 else ""
-        header = f"{process}{_name(thread)}:" if len(threads) > 1 else ""
+        above = [*header(thread, threads)]
         for call, depth in _nested(thread.calls, chosen):
-            if header:
-                yield header
-                header = ""
+            yield from above
+            above = []
             yield f"{'  ' * depth}{line(call)}"
+
+
+def header(thread: TracedThread, threads: Sequence[TracedThread]) -> Iterator[str]:
+    """The line above the calls of ``thread``; none where it is the only one of ``threads``."""
+    if len(threads) > 1:
+        several = len({each.process for each in threads}) > 1
+        yield f"{f'process {thread.process}, ' if several else ''}{_name(thread)}:"
 
 
 def _name(thread: TracedThread) -> str:

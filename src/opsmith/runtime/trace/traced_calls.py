@@ -67,6 +67,14 @@ class TracedCall:
     raised: bool
     in_backward: bool = False
 
+    @property
+    def fell_back(self) -> bool:
+        """Whether it is the device's and had the CPU compute."""
+        return self.route == Route.FALLBACK.value or self.route.endswith(_FELL_BACK)
+
+
+_FELL_BACK = ", fell back"
+
 
 @dataclass(frozen=True)
 class TracedThread:
@@ -82,9 +90,6 @@ class TracedThread:
     def is_main(self) -> bool:
         """Whether it is its process's first thread."""
         return self.process == self.thread
-
-
-_FELL_BACK = ", fell back"
 
 
 @dataclass(frozen=True)
@@ -118,7 +123,7 @@ def names(pattern: str, operator: str) -> bool:
 def _routes(call: TracedCall) -> set[str]:
     """The routes by which ``call`` can be asked for."""
     route = call.route.removesuffix(_FELL_BACK)
-    return {route} if route == call.route else {route, Route.FALLBACK.value}
+    return {route, Route.FALLBACK.value} if call.fell_back else {route}
 
 
 def routed(
