@@ -41,7 +41,9 @@ LONGEST_FIRST = (
     "optimized_kernels".split()
 )
 # The latest results of sim are a file in the cache: who reads or writes them runs in one process.
-RESULTS = frozenset("commands conform report report_page docs[conformance] docs[report]".split())
+RESULTS = frozenset(
+    "commands conform report report_page docs[conformance] docs[report] docs[wrong-values]".split()
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -26,12 +26,12 @@ IN_ITS_OWN = "<!-- in an environment of its own -->"
 NIGHTLY = frozenset(
     """autograd compile composites conformance custom-operators device driver fallback how-it-works importing
     lean libraries math-library packaging programs python python-drivers random-numbers stubs
-    tracing""".split()
+    tracing wrong-values""".split()
 )
 """Pages that compile for half a minute and longer, and tell of what other tests of the default run guard."""
 
 NEEDS = {
-    **dict.fromkeys(("python", "fallback", "ten-minutes"), "Python.h"),
+    **dict.fromkeys(("python", "fallback", "ten-minutes", "wrong-values"), "Python.h"),
     "math-library": "oneDNN",
 }
 """The requirement of a page that does something only where it is there: see ``needs.py``."""
