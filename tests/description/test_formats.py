@@ -1,4 +1,4 @@
-"""The formats of torchgen and ExecuTorch: what is read, against their own parsers, and `opsmith import`.
+"""The formats of torchgen and ExecuTorch: read, against their own parsers, and `opsmith import`.
 
 The files of formats/ are written for these tests, in the styles of torch_xla, torch_npu and
 ExecuTorch.
@@ -51,6 +51,7 @@ def shown(kernel: Kernel) -> str:
     facts = [kernel.operator, kernel.symbol or f"autograd {kernel.autograd}"]
     facts += [name for name, value in flags.items() if value]
     facts += [f"meta {kernel.meta_symbol}"] if kernel.meta_symbol else []
+    facts += [f"autograd {kernel.autograd}"] if kernel.symbol and kernel.autograd else []
     return " ".join(facts)
 
 
@@ -119,11 +120,28 @@ def test_torch_npus_dialect_is_read_whole(catalogue: Catalogue) -> None:
         f"new_empty_strided {class_}::new_empty_strided_symint symint guard",
         f"mul.out {class_}::mul_out structured guard",
         f"div.out {class_}::div_out structured guard meta {class_}::div_out_meta",
+        f"comet::comet_fuse {class_}::comet_fuse guard",
+        f"comet::comet_norm {class_}::comet_norm guard autograd {class_}::comet_norm",
+    ]
+    assert [declared.operator.schema for declared in library.operators] == [
+        "comet_fuse(Tensor self, Tensor other) -> Tensor",
+        "comet_norm(Tensor self, float eps=1e-05) -> Tensor",
     ]
     assert {kernel.derive for kernel in library.kernels} == {Derive.OUT}
     assert [each.name for each in library.unserved] == [
-        "extra_headers", "abs.out", "clone", "isnan", "comet_fuse", "comet_norm", "median",
+        "extra_headers", "abs.out", "clone", "isnan", "median",
     ]  # fmt: skip
+
+
+def test_a_static_member_may_be_called_std(tmp_path: Path, catalogue: Catalogue) -> None:
+    path = tmp_path / "chip.yaml"
+    path.write_text("backend: Chip\ncpp_namespace: chip\nsupported: [std.correction]\n")
+    assert_imported_is_the_same(path, catalogue)
+    plan = planned(tmp_path, catalogue, path)
+    served = tuple(entry for entry in plan.entries if entry.library == "chip")
+    texts = {file.name: file.text for file in emit(replace(plan, entries=served))}
+    assert "  static at::Tensor std(const at::Tensor& self, " in texts["ChipNativeFunctions.h"]
+    assert "&::chip::ChipNativeFunctions::std" in "".join(texts.values())
 
 
 @pytest.fixture(scope="session")
@@ -497,6 +515,81 @@ def test_import_keeps_executorchs_own_text(catalogue: Catalogue) -> None:
         '# sources: ["*.cpp"]  # the files that define the kernels\nkernels:\n'
         + "".join(f"  {line}".rstrip() + "\n" for line in entries.splitlines())
     )
+
+
+FAULTY = """\
+backend: Chip
+cpp_namespace: chip
+nestedtensor: [size]
+supported:
+  - relu
+  - addd.Tensor
+  - no
+  - {func: abs.out, new_choice: true}
+  - {func: neg, wrap_impl: typename}
+  - sin
+autograd: [sin]
+custom:
+  - func: fuse(Tensor self, Texture other) -> Tensor
+  - func: blend(Tensor self) -> Tensor
+"""
+
+
+def test_import_takes_what_can_be_taken(tmp_path: Path, catalogue: Catalogue) -> None:
+    path = tmp_path / "chip.yaml"
+    path.write_text(FAULTY)
+    imported = import_library(path, catalogue)
+    manifest = parse_document(imported.text, tmp_path / "kernels.yaml")
+    library = read_document_as_library(manifest, catalogue)
+    assert [kernel.operator for kernel in library.kernels] == ["relu", "sin", "chip::blend"]
+    faults = [
+        (each.location.line, each.name, each.reason.partition(";")[0]) for each in imported.unserved
+    ]
+    assert faults == [
+        (3, "nestedtensor", "unknown key `nestedtensor`"),
+        (
+            6,
+            "addd.Tensor",
+            f"torch {catalogue.torch} has no operator `addd.Tensor` (did you mean add.Tensor, "
+            "add_.Tensor, div.Tensor?)",
+        ),
+        (7, "False", "`supported.2` has the wrong type: expected `string | mapping`, got `bool`"),
+        (8, "abs.out", "unknown key `new_choice`"),
+        (
+            9,
+            "neg",
+            "`op_plugin::typename` is not a C++ function's qualified name: `typename` is a word of C++",
+        ),
+        (
+            11,
+            "sin",
+            f"`sin` is both under `supported` ({path}:10:5) and under `autograd`, and both name the "
+            "function `chip::ChipNativeFunctions::sin`",
+        ),
+        (13, "fuse", "unknown type `Texture`"),
+    ]
+
+
+def test_import_leaves_an_executorch_entry_that_is_wrong_as_a_comment(
+    tmp_path: Path, catalogue: Catalogue
+) -> None:
+    path = tmp_path / "functions.yaml"
+    path.write_text(
+        "- op: relu.out\n  kernels:\n    - arg_meta: null\n      kernel_name: chip::relu_out\n\n"
+        "- op: reluu.out\n  kernels: []\n\n"
+        "- op: neg.out\n  kernels: []\n"
+    )
+    imported = import_library(path, catalogue)
+    assert [(each.name, each.location.line) for each in imported.unserved] == [("reluu.out", 6)]
+    assert imported.text.partition("kernels:\n")[2].startswith(
+        "  - op: relu.out\n    kernels:\n      - arg_meta: null\n        kernel_name: chip::relu_out\n\n"
+        "  # - op: reluu.out\n  #   kernels: []\n\n"
+        "  - op: neg.out\n    kernels: []\n\n"
+        "# Not carried over: reluu.out (line 6)\n"
+    )
+    manifest = parse_document(imported.text, tmp_path / "kernels.yaml")
+    library = read_document_as_library(manifest, catalogue)
+    assert [each.name for each in library.executorch] == ["relu.out", "neg.out"]
 
 
 def test_nothing_in_a_name_ends_a_comment(tmp_path: Path, catalogue: Catalogue) -> None:

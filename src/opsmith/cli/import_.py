@@ -18,7 +18,10 @@ from opsmith.schema import read_catalogue
 
 def import_(
     file: Annotated[
-        Path, typer.Argument(help="torchgen's backend YAML, or ExecuTorch's functions.yaml.")
+        Path,
+        typer.Argument(
+            help="torchgen's backend YAML, or ExecuTorch's functions.yaml."
+        ),
     ],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write this file, not standard output.")

@@ -13,7 +13,7 @@ import msgspec
 
 from opsmith.description.document import Document, Step
 from opsmith.description.model import GivenMeta
-from opsmith.description.names import obstacle_in_cpp
+from opsmith.description.names import obstacle_in_function
 from opsmith.errors import Location, SyntaxInvalid
 from opsmith.schema import Declaration, parse_operator
 
@@ -72,7 +72,7 @@ def read_meta(
         )
     symbols = tuple(symbol for symbol in (given.kernel_name, given.out) if symbol)
     for symbol in symbols:
-        if (obstacle := obstacle_in_cpp(symbol)) is not None:
+        if (obstacle := obstacle_in_function(symbol)) is not None:
             raise SyntaxInvalid(
                 f"`{symbol}` is not a C++ function's qualified name{obstacle}",
                 location=location,

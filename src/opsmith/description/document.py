@@ -22,7 +22,7 @@ import yaml
 from opsmith.errors import FileMissing, KeyUnknown, Location, SyntaxInvalid, nearest
 
 Step = str | int
-Struct = TypeVar("Struct", bound=msgspec.Struct)
+Converted = TypeVar("Converted")
 
 _Loader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(?P<field>.*)`", re.DOTALL)
@@ -96,7 +96,11 @@ class Document:
             plain={moved(steps): text for steps, text in self.plain.items()},
         )
 
-    def convert(self, kind: type[Struct], *steps: Step) -> Struct:
+    def without_key(self, key: str) -> Document:
+        """This document, a mapping, without ``key``."""
+        return replace(self, data={each: self.data[each] for each in self.data if each != key})
+
+    def convert(self, kind: type[Converted], *steps: Step) -> Converted:
         """The data at ``steps`` as a ``kind``.
 
         Raises :class:`KeyUnknown` or :class:`SyntaxInvalid` at the offending place.
@@ -108,7 +112,7 @@ class Document:
             raise self._located(str(error), kind, data, steps) from None
 
     def _located(
-        self, text: str, kind: type[msgspec.Struct], data: Any, base: tuple[Step, ...]
+        self, text: str, kind: type[Any], data: Any, base: tuple[Step, ...]
     ) -> KeyUnknown | SyntaxInvalid:
         matched = _PATH.fullmatch(text)
         message = matched["message"] if matched else text
@@ -389,7 +393,7 @@ class _Builder:
         )
 
 
-def _steps(complaint: str, path: str, kind: type[msgspec.Struct], data: Any) -> tuple[Step, ...]:
+def _steps(complaint: str, path: str, kind: type[Any], data: Any) -> tuple[Step, ...]:
     """The steps of msgspec's ``path``, with the key for which it writes ``[...]`` in a mapping."""
     steps: tuple[Step, ...] = ()
     here = data
@@ -419,7 +423,7 @@ def _replaced(data: Any, steps: tuple[Step, ...], value: Any) -> Any:
     return copied
 
 
-def _complaint(data: Any, kind: type[msgspec.Struct]) -> str:
+def _complaint(data: Any, kind: type[Any]) -> str:
     try:
         msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
@@ -427,7 +431,7 @@ def _complaint(data: Any, kind: type[msgspec.Struct]) -> str:
     return ""
 
 
-def _fields_at(kind: type[msgspec.Struct], steps: tuple[Step, ...]) -> list[str]:
+def _fields_at(kind: type[Any], steps: tuple[Step, ...]) -> list[str]:
     """The keys that the struct at ``steps`` below ``kind`` takes."""
     current = _structural(_type_at(kind, steps))
     if isinstance(current, msgspec.inspect.StructType):
@@ -435,7 +439,7 @@ def _fields_at(kind: type[msgspec.Struct], steps: tuple[Step, ...]) -> list[str]
     return []
 
 
-def _choices_at(kind: type[msgspec.Struct], steps: tuple[Step, ...]) -> list[str]:
+def _choices_at(kind: type[Any], steps: tuple[Step, ...]) -> list[str]:
     """The words that the value at ``steps`` below ``kind`` may be."""
     current = _type_at(kind, steps)
     kinds = current.types if isinstance(current, msgspec.inspect.UnionType) else (current,)
@@ -447,7 +451,7 @@ def _choices_at(kind: type[msgspec.Struct], steps: tuple[Step, ...]) -> list[str
     ]
 
 
-def _type_at(kind: type[msgspec.Struct], steps: tuple[Step, ...]) -> msgspec.inspect.Type:
+def _type_at(kind: type[Any], steps: tuple[Step, ...]) -> msgspec.inspect.Type:
     current: msgspec.inspect.Type = msgspec.inspect.type_info(kind)
     for step in steps:
         current = _structural(current)

@@ -20,14 +20,22 @@ from opsmith.schema import Catalogue
 def read_library(path: Path, catalogue: Catalogue | None) -> Library:
     """The kernel library described by the file ``path``; raises like :func:`read_backend`.
 
-    The file is a manifest, a backend YAML of torchgen, or ExecuTorch's functions.yaml or custom_ops.yaml.
+    The file is a manifest, or has one of the formats of others.
     """
     return read_document_as_library(read_document(path), catalogue)
 
 
-def read_document_as_library(document: Document, catalogue: Catalogue | None) -> Library:
-    """The kernel library that ``document`` describes."""
-    return _READERS[format_of(document)](document, catalogue)
+def read_document_as_library(
+    document: Document, catalogue: Catalogue | None, keep_faults: bool = False
+) -> Library:
+    """The kernel library that ``document`` describes.
+
+    With ``keep_faults``, mistakes in entries of others' formats are among its ``unserved``.
+    """
+    kind = format_of(document)
+    if kind in _OTHERS:
+        return _OTHERS[kind](document, catalogue, keep_faults)
+    return _OWN[kind](document, catalogue)
 
 
 def _read_backend_as_library(document: Document, catalogue: Catalogue | None) -> Library:
@@ -38,11 +46,12 @@ def _read_backend_as_library(document: Document, catalogue: Catalogue | None) ->
     )
 
 
-def _read_executorch(document: Document, catalogue: Catalogue | None) -> Library:
+def _read_executorch(document: Document, catalogue: Catalogue | None, keep_faults: bool) -> Library:
     # The file has no name for what it holds, but its own.
     name = re.sub(r"[^\w.-]", "_", document.path.stem, flags=re.ASCII)
     name = name if LIBRARY.fullmatch(name) else f"_{name}"
-    read = read_executorch_entries(document, ExecutorchHeader(name), catalogue)
+    header = ExecutorchHeader(name, keep_faults=keep_faults)
+    read = read_executorch_entries(document, header, catalogue)
     return Library(
         name=name,
         location=document.locate(),
@@ -51,12 +60,15 @@ def _read_executorch(document: Document, catalogue: Catalogue | None) -> Library
         kernels=read.kernels,
         executorch=read.operators,
         operators=read.declared,
+        unserved=read.unserved,
     )
 
 
-_READERS: Mapping[YamlFormat, Callable[[Document, Catalogue | None], Library]] = {
+_OWN: Mapping[YamlFormat, Callable[[Document, Catalogue | None], Library]] = {
     YamlFormat.BACKEND: _read_backend_as_library,
     YamlFormat.MANIFEST: read_manifest,
+}
+_OTHERS: Mapping[YamlFormat, Callable[[Document, Catalogue | None, bool], Library]] = {
     YamlFormat.TORCHGEN: read_torchgen_yaml,
     YamlFormat.EXECUTORCH: _read_executorch,
 }

@@ -37,7 +37,12 @@ from opsmith.description.model import (
     StubKernel,
     Unserved,
 )
-from opsmith.description.names import check_library_name, obstacle_in_cpp, operator_name
+from opsmith.description.names import (
+    check_library_name,
+    obstacle_in_cpp,
+    obstacle_in_function,
+    operator_name,
+)
 from opsmith.description.other_releases import left_out
 from opsmith.description.paths import directories_of, files_of
 from opsmith.description.stubs import check_stub
@@ -61,6 +66,7 @@ class _Kernel(msgspec.Struct, forbid_unknown_fields=True):
     symint: bool | None = None
     device_guard: bool | None = None
     execution: Literal["device", "host", "fallback"] | None = None
+    derive: Literal["cheapest", "functional", "out", "nothing"] | None = None
     on_error: Literal["raise", "fallback"] = "raise"
     rng: Literal["philox"] | None = None
     attention: DescribedAttention | None = None
@@ -311,7 +317,7 @@ def _kernel_name_missing(document: Document, index: int) -> SyntaxInvalid:
 
 
 def _check_symbol(symbol: str, location: Location) -> None:
-    if (obstacle := obstacle_in_cpp(symbol)) is not None:
+    if (obstacle := obstacle_in_function(symbol)) is not None:
         raise SyntaxInvalid(
             f"`{symbol}` is not a C++ function's qualified name{obstacle}",
             location=location,
@@ -362,7 +368,7 @@ def _kernel(
         saves=None if entry.saves is None else tuple(entry.saves),
         symint=manifest.symint if entry.symint is None else entry.symint,
         autograd=entry.autograd,
-        derive=_derive(manifest.derive, guard),
+        derive=_derive(entry.derive or manifest.derive, guard),
         fails_over=entry.on_error == "fallback",
         rng=Rng(rng) if (rng := entry.rng or manifest.rng) else None,
         capture=manifest.capture,

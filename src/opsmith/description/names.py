@@ -37,6 +37,16 @@ def obstacle_in_cpp(name: str, form: re.Pattern[str] = SYMBOL) -> str | None:
     return f": `{word}` is a word of C++" if word else None
 
 
+def obstacle_in_function(symbol: str) -> str | None:
+    """Why ``symbol`` cannot be a function's qualified name in C++; None where it can.
+
+    A function in a namespace or a class may be called ``std``, as torch_xla's is: what stands before ``::``
+    is not looked up among functions.
+    """
+    scope, colons, name = symbol.rpartition("::")
+    return obstacle_in_cpp(scope if colons and name == "std" else symbol)
+
+
 def operator_name(text: str, location: Location, catalogue: Catalogue | None) -> str:
     """The name of an operator, ``text`` without ``aten::``.
 

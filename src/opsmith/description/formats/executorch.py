@@ -18,6 +18,7 @@ from opsmith.description.attention import DescribedAttention, attention_limits
 from opsmith.description.custom import DescribedMeta, read_declaration, read_meta, schema_name
 from opsmith.description.document import Document, Step
 from opsmith.description.dtypes import expand_dtypes
+from opsmith.description.formats.notes import Notes, shown_name
 from opsmith.description.model import (
     Abi,
     ArgMeta,
@@ -29,7 +30,7 @@ from opsmith.description.model import (
     Rng,
     Unserved,
 )
-from opsmith.description.names import IDENTIFIER, OPERATOR, obstacle_in_cpp, unknown_operator
+from opsmith.description.names import IDENTIFIER, OPERATOR, obstacle_in_function, unknown_operator
 from opsmith.description.other_releases import left_out
 from opsmith.errors import (
     KernelDuplicate,
@@ -94,7 +95,8 @@ class ManifestEntry(FunctionsEntry, forbid_unknown_fields=True):
 class ExecutorchHeader:
     """The settings of a file for all its entries: all but ``library`` is a manifest's.
 
-    ``external_namespaces`` are the namespaces that others define.
+    ``external_namespaces`` are the namespaces that others define.  ``keep_faults``: mistakes in entries are
+    noted, and raise nothing.
     """
 
     library: str
@@ -102,6 +104,7 @@ class ExecutorchHeader:
     dim_order: DimOrder = DimOrder.CONTIGUOUS
     type_alias: Mapping[str, Sequence[str]] = field(default_factory=dict)
     external_namespaces: frozenset[str] = frozenset()
+    keep_faults: bool = False
 
 
 @dataclass(frozen=True)
@@ -126,7 +129,8 @@ def read_executorch_entries(
     """Reads the list of entries at ``steps``.
 
     A kernel's C++ function is in the namespace ``native`` of the one that its name has, as ExecuTorch's
-    generated code calls it.  Raises a :class:`DescriptionError` at the place of the first mistake.
+    generated code calls it.  Raises a :class:`DescriptionError` at the place of the first mistake, unless the
+    header keeps them.
     """
     data = document.at(*steps)
     if not isinstance(data, list):
@@ -139,33 +143,34 @@ def read_executorch_entries(
     operators: dict[str, ExecutorchOperator] = {}
     declared: list[Declaration] = []
     metas: list[GivenMeta] = []
-    unserved: list[Unserved] = []
-    for index in range(len(data)):
+    notes = Notes(header.keep_faults)
+    for index, entry in enumerate(data):
         if other := left_out(document, catalogue, *steps, index):
-            unserved.append(other)
+            notes.unserved.append(other)
             continue
-        reader = _EntryReader(document, header, catalogue, (*steps, index))
-        operator = reader.operator
-        if earlier := operators.get(operator.name):
-            raise KernelDuplicate(
-                f"two entries for `{operator.name}`; the first is at {earlier.location}",
-                location=operator.location,
-                remedy="write all kernels of an operator below one entry",
-            )
-        operators[operator.name] = operator
-        own = reader.kernels()
-        kernels += own
-        # ExecuTorch's files also declare what another library implements. The functional variants of others'
-        # operators have names that no rule tells.
-        if own or operator.name.partition("::")[0] in header.external_namespaces:
-            declared += reader.declared()
-        metas += reader.metas()
+        with notes.fault_of(shown_name(entry), document.locate(*steps, index)):
+            reader = _EntryReader(document, header, catalogue, (*steps, index))
+            operator = reader.operator
+            if earlier := operators.get(operator.name):
+                raise KernelDuplicate(
+                    f"two entries for `{operator.name}`; the first is at {earlier.location}",
+                    location=operator.location,
+                    remedy="write all kernels of an operator below one entry",
+                )
+            own = reader.kernels()
+            # ExecuTorch's files also declare what another library implements. The functional variants of
+            # others' operators have names that no rule tells.
+            if own or operator.name.partition("::")[0] in header.external_namespaces:
+                declared += reader.declared()
+            metas += reader.metas()
+            kernels += own
+            operators[operator.name] = operator
     return ExecutorchEntries(
         tuple(kernels),
         tuple(operators.values()),
         tuple(declared),
         tuple(metas),
-        tuple(unserved),
+        tuple(notes.unserved),
     )
 
 
@@ -322,7 +327,7 @@ class _EntryReader:
     def _differentiation(self, symbol: str) -> Kernel:
         """The entry for the function that differentiates the operator, on PyTorch's Tensors."""
         location = self._locate("autograd")
-        if (obstacle := obstacle_in_cpp(symbol)) is not None:
+        if (obstacle := obstacle_in_function(symbol)) is not None:
             raise SyntaxInvalid(
                 f"`{symbol}` is not a C++ function's qualified name{obstacle}",
                 location=location,
@@ -407,7 +412,7 @@ class _EntryReader:
         where = ("kernel_name",) if steps[0] == "kernels" else ()
         location = self._locate(*steps, *where)
         *namespaces, function = name.split("::")
-        obstacle = obstacle_in_cpp(name)
+        obstacle = obstacle_in_function(name)
         if obstacle is not None or len(namespaces) > _MOST_NAMESPACES:
             raise SyntaxInvalid(
                 f"`{name}` is not a kernel's name with at most {_MOST_NAMESPACES} namespaces"

@@ -1,14 +1,16 @@
-"""Turns a kernel library in torchgen's or ExecuTorch's YAML into a manifest of opsmith's own.
+"""Turns a kernel library in a YAML of torchgen or ExecuTorch into a manifest of opsmith's own.
 
-Reading the manifest gives the kernels that reading the original gives.  What a manifest cannot hold is
-listed in its comments and handed back with the reason.  Called by the command ``import``.
+Reading the manifest gives the kernels that reading the original gives.  What a manifest cannot hold, and what
+is wrong in the original, is listed in its comments and handed back with the reason.  Called by the command
+``import``.
 """
 
 from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from opsmith.description.formats.known import YamlFormat, format_of
 from opsmith.description.library import read_document_as_library
 from opsmith.description.model import Derive, Kernel, Library, Unserved
 from opsmith.errors import DescriptionError, FormatUnknown
-from opsmith.schema import Catalogue
+from opsmith.schema import Catalogue, Operator
 
 _WIDTH = 100
 
@@ -40,7 +42,8 @@ class Imported:
 def import_library(path: Path, catalogue: Catalogue) -> Imported:
     """The manifest for the kernel library in the file ``path``.
 
-    Raises :class:`FormatUnknown` for a file that is opsmith's own, and what reading it raises.
+    An entry that is wrong is among the unserved.  Raises :class:`FormatUnknown` for a file that is opsmith's
+    own, and what reading raises where the file as a whole is wrong.
     """
     document = read_document(path)
     kind = format_of(document)
@@ -50,7 +53,7 @@ def import_library(path: Path, catalogue: Catalogue) -> Imported:
             location=document.locate(),
             remedy="import turns the YAML of torchgen and ExecuTorch into manifests",
         )
-    library = read_document_as_library(document, catalogue)
+    library = read_document_as_library(document, catalogue, keep_faults=True)
     return Imported(_WRITERS[kind](document, library), library.unserved)
 
 
@@ -67,19 +70,40 @@ def _manifest_of_executorch(document: Document, library: Library) -> str:
             "kernels:\n",
         ]
     )
-    body = "\n".join(f"  {line}".rstrip() for line in _without_markers(lines[len(top) :]))
+    places = {operator.location for operator in library.executorch}
+    left_out = [
+        index
+        for index, entry in enumerate(document.data)
+        if not any(document.locate(index, key) in places for key in ("func", "op"))
+    ]
+    body = "\n".join(
+        f"  {line}".rstrip()
+        for line in _without_markers(_entries_commented(document, left_out)[len(top) :])
+    )
     text = header + body.strip("\n") + "\n"
-    if _entries(text, document) != document.data:
+    taken = [entry for index, entry in enumerate(document.data) if index not in left_out]
+    if _entries(text, document) != taken:
         # Rare YAML that does not survive being indented.
         dumped = yaml.safe_dump(
-            document.data,
+            taken,
             sort_keys=False,
             width=_WIDTH,
             allow_unicode=True,
             default_flow_style=None,
         )
         text = header + "".join(f"  {line}\n" for line in dumped.splitlines())
-    return text
+    return "\n".join([text.rstrip("\n"), *_not_carried_over(library)]) + "\n"
+
+
+def _entries_commented(document: Document, indices: Sequence[int]) -> list[str]:
+    """The lines of a list with the entries at ``indices`` made comments."""
+    lines = document.text.splitlines()
+    starts = [document.locate(index).line - 1 for index in range(len(document.data))]
+    for index in indices:
+        for number in range(starts[index], [*starts, len(lines)][index + 1]):
+            if not _is_comment_or_blank(lines[number]):
+                lines[number] = f"# {lines[number]}"
+    return lines
 
 
 def _entries(text: str, document: Document) -> Any:
@@ -89,11 +113,12 @@ def _entries(text: str, document: Document) -> Any:
         return None
 
 
-def _manifest_of_torchgen(document: Document, library: Library) -> str:
+def _manifest_of_lists(document: Document, library: Library) -> str:
     lines = document.text.splitlines()
     guard = any(kernel.device_guard for kernel in library.kernels)
     classes = {kernel.class_name for kernel in library.kernels if kernel.class_name}
-    derive = {kernel.derive for kernel in library.kernels}
+    derives = Counter(kernel.derive for kernel in library.kernels)
+    derive = max(derives, key=lambda each: derives[each], default=Derive.CHEAPEST)
     guards = all(kernel.device_guard for kernel in library.kernels)
     header = [
         *_top(_leading_comments(lines), document),
@@ -103,24 +128,33 @@ def _manifest_of_torchgen(document: Document, library: Library) -> str:
     ]
     if not guard and library.kernels:
         header.append("device_guard: false  # the kernels make their operands' device current")
-    if not guards or derive - {Derive.CHEAPEST}:
-        header += [f"derive: {each.value}  # {_DERIVE_WORDS[each]}" for each in derive]
+    if library.kernels and (not guards or derive is not Derive.CHEAPEST):
+        header.append(f"derive: {derive.value}  # {_DERIVE_WORDS[derive]}")
     header.append("kernels:" if library.kernels else "kernels: []")
     body: list[str] = []
     comments = _Comments(lines)
+    own = {declared.operator.name: declared.operator for declared in library.operators}
     for kernel in library.kernels:
         above, beside = comments.at(kernel.location.line)
         body += [f"  {comment}" for comment in above]
-        body += _kernel_lines(kernel, guard, beside)
-    tail = []
+        body += _kernel_lines(kernel, own.get(kernel.operator), guard, derive, beside)
+    return "\n".join([*header, *body, *_not_carried_over(library)]) + "\n"
+
+
+def _not_carried_over(library: Library) -> Iterator[str]:
     for reason, items in _by_reason(library.unserved).items():
         names = ", ".join(f"{_one_line(each.name)} (line {each.location.line})" for each in items)
-        tail += ["", *_commented(f"Not carried over: {names}"), *_commented(reason)]
-    return "\n".join([*header, *body, *tail]) + "\n"
+        yield from ("", *_commented(f"Not carried over: {names}"), *_commented(reason))
 
 
-def _kernel_lines(kernel: Kernel, guard: bool, beside: str) -> Iterator[str]:
-    yield f"  - op: {_quoted(kernel.operator)}{f'  {beside}' if beside else ''}"
+def _kernel_lines(
+    kernel: Kernel, own: Operator | None, guard: bool, derive: Derive, beside: str
+) -> Iterator[str]:
+    """The entry of ``kernel``, which declares the operator ``own``, if any."""
+    key, named = ("func", f"{own.namespace}::{own.schema}") if own else ("op", kernel.operator)
+    yield f"  - {key}: {_quoted(named)}{f'  {beside}' if beside else ''}"
+    if own and own.tags:
+        yield f"    tags: [{', '.join(own.tags)}]"
     if kernel.symbol:
         yield f"    kernel_name: {kernel.symbol}"
     if kernel.structured:
@@ -131,12 +165,14 @@ def _kernel_lines(kernel: Kernel, guard: bool, beside: str) -> Iterator[str]:
         yield "    symint: true"
     if kernel.device_guard is not guard:
         yield f"    device_guard: {'true' if kernel.device_guard else 'false'}"
+    if kernel.derive is not derive:
+        yield f"    derive: {kernel.derive.value}"
     if kernel.autograd:
         yield f"    autograd: {kernel.autograd}"
 
 
 _WRITERS: Mapping[YamlFormat, Callable[[Document, Library], str]] = {
-    YamlFormat.TORCHGEN: _manifest_of_torchgen,
+    YamlFormat.TORCHGEN: _manifest_of_lists,
     YamlFormat.EXECUTORCH: _manifest_of_executorch,
 }
 
@@ -221,4 +257,6 @@ def _quoted(text: str) -> str:
     plain = re.fullmatch(r"[A-Za-z_][\w.:-]*", text, re.ASCII) and not text.endswith(":")
     resolver: Any = yaml.resolver.Resolver()
     tag = resolver.resolve(yaml.ScalarNode, text, (True, False))
-    return text if plain and tag == "tag:yaml.org,2002:str" else f"'{text}'"
+    if plain and tag == "tag:yaml.org,2002:str":
+        return text
+    return "'{}'".format(text.replace("'", "''"))

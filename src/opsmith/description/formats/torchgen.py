@@ -2,34 +2,37 @@
 
 The format is that of ``torchgen/gen_backend_stubs.py`` and ``gen_lazy_tensor.py`` (torch 2.13), with the
 per-operator options that have been proposed for it (pytorch #172539) and torch_npu's additions.  What it
-asks for and opsmith does not do becomes an :class:`Unserved` with its reason; what it cannot mean raises.
-Called by ``library`` and ``imported``.
+asks for and opsmith does not do becomes an :class:`Unserved` with its reason; what it cannot mean raises, or
+is noted like that.  Called by ``library``.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from opsmith.description.document import Document, Step
-from opsmith.description.model import Derive, Kernel, Library, Unserved
-from opsmith.description.names import IDENTIFIER, SYMBOL, obstacle_in_cpp, unknown_operator
-from opsmith.errors import (
-    KernelDuplicate,
-    Location,
-    SchemaInvalid,
-    SyntaxInvalid,
+from opsmith.description.formats.kernel_lists import (
+    Item,
+    KernelLists,
+    declared_name,
+    is_for_autograd,
+    library_of,
+    tags_of,
 )
-from opsmith.schema import Catalogue, Composite, Variant
+from opsmith.description.formats.notes import Notes, shown_name, without_unknown_keys
+from opsmith.description.model import Derive, Library
+from opsmith.description.names import IDENTIFIER, SYMBOL, obstacle_in_cpp
+from opsmith.errors import SyntaxInvalid
+from opsmith.schema import Catalogue
 
-_Names = list[str] | None
+_Declared = TypeVar("_Declared", "_NonNative", "_Custom")
 
-# The form of a schema; whether its types exist is not known here, as nothing is made of it.
-_SCHEMA = re.compile(r"(?P<name>[A-Za-z_]\w*(\.\w+)?)\(.*\) *-> *[^ ].*", re.ASCII)
+# Entries are checked one by one, so that one of them can be wrong alone.
+_Entries = list[Any] | None
 
 
 class _Options(msgspec.Struct, forbid_unknown_fields=True):
@@ -89,18 +92,18 @@ class _TorchgenYaml(msgspec.Struct, forbid_unknown_fields=True):
     cpp_namespace: str
     class_name: str | None = None
     extra_headers: str | list[str] | None = None
-    supported: list[str | dict[str, Any]] | None = None
-    autograd: list[str | dict[str, Any]] | None = None
-    full_codegen: _Names = None
-    non_native: list[_NonNative] | None = None
-    ir_gen: _Names = None
-    symint: _Names = None
+    supported: _Entries = None
+    autograd: _Entries = None
+    full_codegen: _Entries = None
+    non_native: _Entries = None
+    ir_gen: _Entries = None
+    symint: _Entries = None
     use_out_as_primary: bool | None = None
     device_guard: bool = False
     # torch_npu's own.
-    custom: list[_Custom] | None = None
-    custom_autograd: list[_Custom] | None = None
-    tocpu: _Names = None
+    custom: _Entries = None
+    custom_autograd: _Entries = None
+    tocpu: _Entries = None
 
 
 # torch_npu's options choose between functions behind the kernel that opsmith calls.
@@ -123,62 +126,75 @@ _LAZY = {
 }
 
 
-@dataclass(frozen=True)
-class _Item:
-    """One operator of a list: its name, where it stands, and what is said of it."""
-
-    name: str
-    location: Location
-    options: _Options = field(default_factory=_Options)
+# The forms of an entry: an operator's name, and a name with options.
+_NAME: Any = str
+_NAME_OR_OPTIONS: Any = str | dict[str, Any]
 
 
-def read_torchgen_yaml(document: Document, catalogue: Catalogue | None) -> Library:
+def read_torchgen_yaml(
+    document: Document, catalogue: Catalogue | None, keep_faults: bool = False
+) -> Library:
     """The kernel library that a backend YAML of torchgen declares; its name is the backend's.
 
     Each operator under ``supported`` is a kernel ``<cpp_namespace>::<class_name>::<name>``, a static
     member of a class; ``autograd`` gives kernels for the autograd dispatch key.  Without a catalogue the
     library has no kernels: their C++ names depend on the operators' schemas.
-    Raises a :class:`DescriptionError` at the place of the first mistake.
+    Raises a :class:`DescriptionError` at the place of the first mistake; with ``keep_faults`` those in single
+    entries are among the library's ``unserved``.
     """
-    return _Reader(document, catalogue).library()
+    return _Reader(document, Notes(keep_faults)).library(catalogue)
 
 
 class _Reader:
-    def __init__(self, document: Document, catalogue: Catalogue | None) -> None:
+    def __init__(self, document: Document, notes: Notes) -> None:
         self.document = document
-        self.catalogue = catalogue
-        self.raw = document.convert(_TorchgenYaml)
-        self.unserved: list[Unserved] = []
-        self.class_name = self._class_name()
-        self.derive = {None: Derive.CHEAPEST, True: Derive.OUT, False: Derive.FUNCTIONAL}[
-            self.raw.use_out_as_primary
-        ]
+        self.notes = notes
+        self.raw = without_unknown_keys(document, _TorchgenYaml, notes)
 
-    def library(self) -> Library:
-        supported = list(self._items("supported"))
-        autograd = list(self._items("autograd"))
-        others = {key: list(self._items(key)) for key in ("full_codegen", "ir_gen", "symint")}
-        others["tocpu"] = list(self._items("tocpu"))
-        lists = [supported, autograd, others["full_codegen"], others["ir_gen"], others["symint"]]
-        own = self._own_operators()
-        self._check_known([item for items in lists for item in items if item.name not in own])
-        self._check_symint(others["symint"], supported + autograd + others["full_codegen"], own)
-        self._keep_headers()
-        self._keep_lazy(others)
-        self._keep_own_operators()
-        self._keep_to_cpu(others["tocpu"])
-        symint = {item.name for item in others["symint"]}
-        kernels = self._kernels(supported, autograd, symint, own) if self.catalogue else ()
-        return Library(
-            name=self.raw.backend.lower(),
+    def library(self, catalogue: Catalogue | None) -> Library:
+        raw, notes = self.raw, self.notes
+        scope = self._class_name()
+        generated = {key: tuple(self._items(key, _NAME)) for key in _LAZY}
+        lists = KernelLists(
+            library=raw.backend.lower(),
             location=self.document.locate("backend"),
-            kernels=tuple(kernels),
-            unserved=tuple(
-                sorted(self.unserved, key=lambda each: (each.location.line, each.location.column))
-            ),
+            scope=scope,
+            namespace=raw.backend.lower(),
+            device_guard=raw.device_guard,
+            derive={None: Derive.CHEAPEST, True: Derive.OUT, False: Derive.FUNCTIONAL}[
+                raw.use_out_as_primary
+            ],
+            supported=tuple(self._items("supported", _NAME_OR_OPTIONS)),
+            autograd=tuple(self._items("autograd", _NAME_OR_OPTIONS)),
+            symint=tuple(self._items("symint", _NAME)),
+            generated=tuple(item for items in generated.values() for item in items),
+            own=tuple(self._custom()),
         )
-
-    # ---- what is read
+        for key, items in generated.items():
+            for item in items:
+                notes.keep(item.name, item.location, f"under `{key}`: {_LAZY[key]}")
+        for item, _ in self._declared("non_native", _NonNative):
+            notes.keep(
+                item.name,
+                item.location,
+                "under `non_native`: a lazy-tensor node without an operator of PyTorch, and opsmith has no "
+                "lazy tensors; nothing outside them can call it",
+            )
+        for item in self._items("tocpu", _NAME):
+            notes.keep(
+                item.name,
+                item.location,
+                "under `tocpu`: what runs on the CPU is said by `fallback` in backend.yaml, for all kernel "
+                "libraries together",
+            )
+        if raw.extra_headers:
+            notes.keep(
+                "extra_headers",
+                self.document.locate("extra_headers"),
+                "no generated file needs them: opsmith declares the kernels with the types of ATen alone; "
+                "the kernels' sources include what they use",
+            )
+        return library_of(lists, self.document, catalogue, notes)
 
     def _class_name(self) -> str:
         """The C++ class with its namespace."""
@@ -201,18 +217,22 @@ class _Reader:
         name = self.raw.class_name or f"{self.raw.backend}NativeFunctions"
         return f"{self.raw.cpp_namespace}::{name}"
 
-    def _items(self, key: str) -> Iterator[_Item]:
-        for index, entry in enumerate(getattr(self.raw, key) or ()):
-            item = (
-                _Item(entry, self.document.locate(key, index))
-                if isinstance(entry, str)
-                else self._mapped_item(entry, key, index)
-            )
-            yield _Item(item.name.removeprefix("aten::"), item.location, item.options)
+    # ---- entries
 
-    def _mapped_item(self, entry: dict[str, Any], key: str, index: int) -> _Item:
+    def _items(self, key: str, form: Any) -> Iterator[Item]:
+        """The operators of the list ``key``, whose entries have this ``form``."""
+        for index, entry in enumerate(getattr(self.raw, key) or ()):
+            location = self.document.locate(key, index)
+            with self.notes.fault_of(shown_name(entry), location):
+                self.document.convert(form, key, index)
+                if isinstance(entry, str):
+                    yield Item(entry.removeprefix("aten::"), location)
+                else:
+                    yield self._mapped_item(entry, key, index)
+
+    def _mapped_item(self, entry: dict[str, Any], key: str, index: int) -> Item:
         """An operator with options: ``{add.out: {structured: true}}`` or ``{func: add.out, …}``."""
-        steps: tuple[Step, ...] = (key, index)
+        steps = (key, index)
         if {"func", "op"} & entry.keys():
             named = self.document.convert(_Named, *steps)
             if bool(named.func) == bool(named.op):
@@ -224,7 +244,7 @@ class _Reader:
             written = "func" if named.func else "op"
             # torch_npu gives some operators with their whole schema.
             name = (named.func or named.op).partition("(")[0]
-            return _Item(name, self.document.locate(*steps, written), named)
+            return self._item(name, named, *steps, written)
         if len(entry) != 1:
             names = ", ".join(f"`{name}`" for name in entry) or "nothing"
             raise SyntaxInvalid(
@@ -233,218 +253,48 @@ class _Reader:
                 remedy="indent the options below the operator: `- add.out: {structured: true}`",
             )
         (name,) = entry
-        location = self.document.locate(*steps, name)
-        if entry[name] is None:
-            return _Item(name, location)
-        return _Item(name, location, self.document.convert(_Options, *steps, name))
+        options = _Options()
+        if entry[name] is not None:
+            options = self.document.convert(_Options, *steps, name)
+        return self._item(name, options, *steps, name)
 
-    # ---- what is refused
-
-    def _check_known(self, items: list[_Item]) -> None:
-        if self.catalogue is None:
-            return
-        operators = self.catalogue.operators
-        unknown = {item.name: item for item in reversed(items) if item.name not in operators}
-        if not unknown:
-            return
-        first = min(unknown.values(), key=lambda item: (item.location.line, item.location.column))
-        more = sorted(unknown.keys() - {first.name})
-        also = f"; nor has it {', '.join(f'`{name}`' for name in more)}" if more else ""
-        raise unknown_operator(
-            first.name,
-            self.catalogue,
-            first.location,
-            "a file written for another torch names operators that this one lost or renamed: remove them, "
-            "or write this torch's names",
-            also,
-        )
-
-    def _check_symint(self, symint: list[_Item], others: list[_Item], own: set[str]) -> None:
-        listed = {item.name for item in others} | own
-        for item in symint:
-            if item.name not in listed:
-                self._keep(
-                    item,
-                    "`symint` says how the C++ signature of a kernel is written, and none is listed for "
-                    "it; list it under `supported` or `autograd`",
-                )
-
-    # ---- what is kept with its reason
-
-    def _keep(self, item: _Item, reason: str) -> None:
-        self.unserved.append(Unserved(item.name, item.location, reason))
-
-    def _keep_headers(self) -> None:
-        if self.raw.extra_headers:
-            self._keep(
-                _Item("extra_headers", self.document.locate("extra_headers")),
-                "no generated file needs them: opsmith declares the kernels with the types of ATen alone; "
-                "the kernels' sources include what they use",
-            )
-
-    def _keep_lazy(self, lists: dict[str, list[_Item]]) -> None:
-        for key, reason in _LAZY.items():
-            for item in lists[key]:
-                self._keep(item, f"under `{key}`: {reason}")
-        for item, _ in self._declared("non_native"):
-            self._keep(
-                item,
-                "under `non_native`: a lazy-tensor node without an operator of PyTorch, and opsmith has no "
-                "lazy tensors; nothing outside them can call it",
-            )
-
-    def _own_operators(self) -> set[str]:
-        return {
-            item.name for key in ("custom", "custom_autograd") for item, _ in self._declared(key)
-        }
-
-    def _declared(self, key: str) -> Iterator[tuple[_Item, str]]:
-        """The operators that the list ``key`` declares, each with its schema."""
-        for index, entry in enumerate(getattr(self.raw, key) or ()):
-            location = self.document.locate(key, index, "func")
-            schema = _SCHEMA.fullmatch(entry.func)
-            if schema is None:
-                raise SchemaInvalid(
-                    f"`{entry.func}` is no schema",
-                    location=location,
-                    remedy="write it as native_functions.yaml does: fuse(Tensor self, int dim) -> Tensor",
-                )
-            yield _Item(schema["name"], location), entry.func
-
-    def _keep_own_operators(self) -> None:
-        for key in ("custom", "custom_autograd"):
-            for item, schema in self._declared(key):
-                self._keep(
-                    item,
-                    f"under `{key}`: it declares an operator of its own, which a manifest of opsmith does "
-                    f"with `func: {self.raw.backend.lower()}::{schema}`",
-                )
-
-    def _keep_to_cpu(self, items: list[_Item]) -> None:
-        for item in items:
-            self._keep(
-                item,
-                "under `tocpu`: what runs on the CPU is said by `fallback` in backend.yaml, for all kernel "
-                "libraries together",
-            )
-
-    # ---- kernels
-
-    def _kernels(
-        self, supported: list[_Item], autograd: list[_Item], symint: set[str], own: set[str]
-    ) -> Iterator[Kernel]:
-        assert self.catalogue is not None
-        first: dict[str, _Item] = {}
-        for item in self._listed_once(supported, own, first):
-            if self.catalogue.operators[item.name].composite is Composite.IMPLICIT:
-                self._keep(
-                    item,
-                    "it is CompositeImplicitAutograd: a kernel for the device would take the place of the "
-                    "decomposition that makes it differentiable; give kernels for the operators it "
-                    "decomposes into, or list it under `autograd`",
-                )
-                continue
-            self._keep_options(item)
-            yield self._kernel(item, item.name in symint)
-        for item in autograd:
-            if item.name in first and item.name not in own:
-                raise KernelDuplicate(
-                    f"`{item.name}` is both under `supported` ({first[item.name].location}) and under "
-                    f"`autograd`, and both name the function `{self._symbol(item, item.name in symint)}`",
-                    location=item.location,
-                    remedy="keep it under `autograd` if the function calls a torch::autograd::Function, "
-                    "and under `supported` otherwise",
-                )
-        for item in self._listed_once(autograd, own, {}):
-            self._keep_options(item)
-            yield self._autograd_kernel(item, item.name in symint)
-
-    def _listed_once(
-        self, items: list[_Item], own: set[str], first: dict[str, _Item]
-    ) -> Iterator[_Item]:
-        """The ``items`` that are not ``own``, each when it comes ``first``; of others the reason is kept."""
-        for item in items:
-            if item.name in own:
-                continue
-            if item.name in first:
-                where = first[item.name].location
-                self._keep(
-                    item, f"it is listed twice; the first is at {where}, and one kernel is meant"
-                )
-                continue
-            first[item.name] = item
-            yield item
-
-    def _keep_options(self, item: _Item) -> None:
-        given = [key for key in _BEHIND_THE_KERNEL if getattr(item.options, key) is not None]
-        if given:
-            keys = ", ".join(f"`{key}`" for key in given)
-            self._keep(
-                item,
-                f"{keys}: torch_npu's code generator chooses between its implementations by it; opsmith "
-                "calls the one kernel, which must choose",
-            )
-
-    def _symbol(self, item: _Item, symint: bool) -> str:
-        """torchgen's name of the kernel: ``dispatcher.name`` with ``_symint`` where it is asked for."""
-        assert self.catalogue is not None
-        if item.options.wrap_impl:
-            return f"op_plugin::{item.options.wrap_impl}"
-        operator = self.catalogue.operators[item.name]
-        base = item.name.partition(".")[0] + "_out" * (operator.variant is Variant.OUT)
-        # Structured signatures have no SymInt (pytorch #172539).
-        return f"{self.class_name}::{base}{'_symint' * (symint and not item.options.structured)}"
-
-    def _kernel(self, item: _Item, symint: bool) -> Kernel:
-        options = item.options
-        symbol = self._checked_symbol(item, symint)
-        if (options.ext_structured_meta or options.define_meta) and not options.structured:
-            raise SyntaxInvalid(
-                f"`{item.name}` has a meta function of its own but is not structured",
-                location=item.location,
-                remedy="add `structured: true`, or remove `ext_structured_meta`",
-            )
-        guard = self.raw.device_guard if options.device_guard is None else options.device_guard
-        return Kernel(
-            operator=item.name,
-            symbol=symbol,
-            library=self.raw.backend.lower(),
-            location=item.location,
+    def _item(self, name: str, options: _Options, *steps: Step) -> Item:
+        given = [key for key in _BEHIND_THE_KERNEL if getattr(options, key) is not None]
+        return Item(
+            name.removeprefix("aten::"),
+            self.document.locate(*steps),
             structured=options.structured,
-            meta_symbol=f"{symbol}_meta"
-            if options.ext_structured_meta or options.define_meta
+            own_meta=options.ext_structured_meta or options.define_meta,
+            device_guard=False if options.device_check == "NoCheck" else options.device_guard,
+            function=_implementation(options.wrap_impl),
+            note=f"{', '.join(f'`{key}`' for key in given)}: torch_npu's code generator chooses between its "
+            "implementations by it; opsmith calls the one kernel, which must choose"
+            if given
             else "",
-            device_guard=guard and options.device_check != "NoCheck",
-            symint=symint and not options.structured,
-            derive=self.derive,
-            class_name="" if options.wrap_impl else self.class_name,
         )
 
-    def _autograd_kernel(self, item: _Item, symint: bool) -> Kernel:
-        if item.options.structured:
-            raise SyntaxInvalid(
-                f"`{item.name}` is under `autograd`, where no kernel is structured",
-                location=item.location,
-                remedy="remove `structured: true`, or move it to `supported`",
-            )
-        return Kernel(
-            operator=item.name,
-            symbol="",
-            library=self.raw.backend.lower(),
-            location=item.location,
-            device_guard=self.raw.device_guard,
-            symint=symint,
-            autograd=self._checked_symbol(item, symint),
-            derive=self.derive,
-            class_name="" if item.options.wrap_impl else self.class_name,
-        )
+    def _declared(self, key: str, form: type[_Declared]) -> Iterator[tuple[Item, _Declared]]:
+        """The operators that the list ``key`` declares, each with its entry."""
+        for index, entry in enumerate(getattr(self.raw, key) or ()):
+            with self.notes.fault_of(shown_name(entry), self.document.locate(key, index)):
+                raw = self.document.convert(form, key, index)
+                location = self.document.locate(key, index, "func")
+                name = declared_name(raw.func, location)
+                yield Item(name, location, schema=raw.func, steps=(key, index)), raw
 
-    def _checked_symbol(self, item: _Item, symint: bool) -> str:
-        symbol = self._symbol(item, symint)
-        if (obstacle := obstacle_in_cpp(symbol)) is not None:
-            raise SyntaxInvalid(
-                f"`{symbol}` is not a C++ function's qualified name{obstacle}",
-                location=item.location,
-                remedy="write `wrap_impl` as the function's name alone, like abs_out",
-            )
-        return symbol
+    def _custom(self) -> Iterator[Item]:
+        """The operators of torch_npu's own."""
+        for key in ("custom", "custom_autograd"):
+            for item, raw in self._declared(key, _Custom):
+                yield replace(
+                    item,
+                    device_guard=False if raw.device_check == "NoCheck" else raw.device_guard,
+                    function=_implementation(raw.wrap_impl),
+                    tags=tags_of(raw.tags),
+                    differentiates=key == "custom_autograd" or is_for_autograd(raw.dispatch),
+                )
+
+
+def _implementation(name: str) -> str:
+    """The function that torch_npu's ``wrap_impl`` names."""
+    return f"op_plugin::{name}" if name else ""
