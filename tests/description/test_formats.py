@@ -1,6 +1,6 @@
-"""The formats of torchgen and ExecuTorch: read, against their own parsers, and `opsmith import`.
+"""The formats of torchgen, op-plugin and ExecuTorch: read, against their own parsers, and `opsmith import`.
 
-The files of formats/ are written for these tests, in the styles of torch_xla, torch_npu and
+The files of formats/ are written for these tests, in the styles of torch_xla, torch_npu, op-plugin and
 ExecuTorch.
 """
 
@@ -26,11 +26,12 @@ from opsmith.description.library import read_document_as_library
 from opsmith.emit import emit
 from opsmith.errors import Location
 from opsmith.plan import Plan, Route, resolve
-from opsmith.schema import Catalogue, Variant, torch_version
+from opsmith.schema import Catalogue, Variant, torch_release, torch_version
 
 FORMATS = Path(__file__).parent / "formats"
 LAZY = FORMATS / "lazy_native_functions.yaml"
 NPU = FORMATS / "npu_native_functions.yaml"
+OP_PLUGIN = FORMATS / "op_plugin_functions.yaml"
 FUNCTIONS = FORMATS / "functions.yaml"
 CUSTOM_OPS = FORMATS / "custom_ops.yaml"
 
@@ -131,6 +132,65 @@ def test_torch_npus_dialect_is_read_whole(catalogue: Catalogue) -> None:
     assert [each.name for each in library.unserved] == [
         "extra_headers", "abs.out", "clone", "isnan", "median",
     ]  # fmt: skip
+
+
+def test_op_plugins_file_is_read_whole(catalogue: Catalogue) -> None:
+    library = read_library(OP_PLUGIN, catalogue)
+    assert library.name == "op_plugin"
+    assert [shown(kernel) for kernel in library.kernels] == [
+        "abs.out op_plugin::abs_out guard",
+        "embedding op_plugin::embedding_symint symint guard",
+        "cat.out op_plugin::cat_out guard",
+        "isnan op_plugin::isnan",
+        "_thnn_fused_gru_cell op_plugin::_thnn_fused_gru_cell guard autograd "
+        "op_plugin::_thnn_fused_gru_cell",
+        "npu::comet_rope op_plugin::comet_rope_symint symint guard",
+        "npu::comet_drop_ op_plugin::comet_drop_ guard",
+        "npu::comet_encode.out op_plugin::comet_encode_out guard",
+        "npu::comet_permute op_plugin::comet_permute guard autograd op_plugin::comet_permute",
+    ]
+    assert {kernel.class_name for kernel in library.kernels} == {""}
+    release = "{}.{}".format(*torch_release())
+    assert [(each.name, each.location.line, each.reason) for each in library.unserved] == [
+        (
+            "cat",
+            12,
+            "it is structured and delegates to `cat.out`, from whose kernel opsmith derives it",
+        ),
+        (
+            "sin",
+            19,
+            f"op-plugin has no implementation for torch {release}, by `acl_op`, `op_api` and `sparse`",
+        ),
+        (
+            "comet_mask",
+            45,
+            "`npu::comet_mask(int[] size, *, Device? device=None) -> Tensor` takes no Tensor, so PyTorch "
+            "cannot tell which device it is meant for; add a Tensor argument; a factory is better written "
+            "as a function around torch.empty",
+        ),
+        (
+            "int_repr",
+            57,
+            "under `quant`: it is for quantized Tensors, which a device of opsmith does not have",
+        ),
+    ]
+
+
+@pytest.mark.parametrize("imported", [False, True])
+def test_op_plugins_operators_are_planned(
+    imported: bool, tmp_path: Path, catalogue: Catalogue
+) -> None:
+    path = OP_PLUGIN
+    if imported:
+        path = tmp_path / "kernels.yaml"
+        path.write_text(import_library(OP_PLUGIN, catalogue).text)
+    plan = planned(tmp_path, catalogue, path)
+    assert plan.entry("cat").route is Route.DERIVED
+    assert plan.entry("npu::comet_drop").route is Route.DERIVED
+    assert plan.entry("npu::comet_rope").route is Route.KERNEL
+    # Nothing says how the results of a functional variant would be shaped.
+    assert "npu::comet_encode" not in {entry.name for entry in plan.entries}
 
 
 def test_a_static_member_may_be_called_std(tmp_path: Path, catalogue: Catalogue) -> None:

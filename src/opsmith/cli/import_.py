@@ -20,7 +20,7 @@ def import_(
     file: Annotated[
         Path,
         typer.Argument(
-            help="torchgen's backend YAML, or ExecuTorch's functions.yaml."
+            help="torchgen's backend YAML, op-plugin's, or ExecuTorch's functions.yaml."
         ),
     ],
     output: Annotated[
@@ -28,7 +28,7 @@ def import_(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the output.")] = False,
 ) -> None:
-    """Turn a kernel library that torchgen or ExecuTorch describes into a manifest of opsmith."""
+    """Turn a kernel library that torchgen, op-plugin or ExecuTorch describes into a manifest of opsmith."""
     if output is not None and output.exists() and not force:
         raise OutputRejected(
             f"{output} exists already", remedy="write another file, or overwrite it with --force"

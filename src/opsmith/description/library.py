@@ -9,6 +9,7 @@ from pathlib import Path
 from opsmith.description.document import Document, read_document
 from opsmith.description.formats.executorch import ExecutorchHeader, read_executorch_entries
 from opsmith.description.formats.known import YamlFormat, format_of
+from opsmith.description.formats.op_plugin import read_op_plugin_yaml
 from opsmith.description.formats.torchgen import read_torchgen_yaml
 from opsmith.description.manifest import read_manifest
 from opsmith.description.model import Abi, Execution, Library
@@ -70,5 +71,6 @@ _OWN: Mapping[YamlFormat, Callable[[Document, Catalogue | None], Library]] = {
 }
 _OTHERS: Mapping[YamlFormat, Callable[[Document, Catalogue | None, bool], Library]] = {
     YamlFormat.TORCHGEN: read_torchgen_yaml,
+    YamlFormat.OP_PLUGIN: read_op_plugin_yaml,
     YamlFormat.EXECUTORCH: _read_executorch,
 }

@@ -1,4 +1,4 @@
-"""Turns a kernel library in a YAML of torchgen or ExecuTorch into a manifest of opsmith's own.
+"""Turns a kernel library in a YAML of torchgen, op-plugin or ExecuTorch into a manifest of opsmith's own.
 
 Reading the manifest gives the kernels that reading the original gives.  What a manifest cannot hold, and what
 is wrong in the original, is listed in its comments and handed back with the reason.  Called by the command
@@ -51,7 +51,7 @@ def import_library(path: Path, catalogue: Catalogue) -> Imported:
         raise FormatUnknown(
             f"this is {kind.value} already",
             location=document.locate(),
-            remedy="import turns the YAML of torchgen and ExecuTorch into manifests",
+            remedy="import turns the YAML of torchgen, op-plugin and ExecuTorch into manifests",
         )
     library = read_document_as_library(document, catalogue, keep_faults=True)
     return Imported(_WRITERS[kind](document, library), library.unserved)
@@ -173,6 +173,7 @@ def _kernel_lines(
 
 _WRITERS: Mapping[YamlFormat, Callable[[Document, Library], str]] = {
     YamlFormat.TORCHGEN: _manifest_of_lists,
+    YamlFormat.OP_PLUGIN: _manifest_of_lists,
     YamlFormat.EXECUTORCH: _manifest_of_executorch,
 }
 

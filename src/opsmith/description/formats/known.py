@@ -17,6 +17,7 @@ class YamlFormat(Enum):
     BACKEND = "a backend of opsmith"
     MANIFEST = "a manifest of opsmith"
     TORCHGEN = "a backend YAML of torchgen"
+    OP_PLUGIN = "an op_plugin_functions.yaml of Ascend"
     EXECUTORCH = "a functions.yaml of ExecuTorch"
 
 
@@ -40,8 +41,9 @@ def format_of(document: Document) -> YamlFormat:
         "this is no description of kernels in a format that opsmith reads",
         location=document.locate(),
         remedy="write a manifest of opsmith (`library`, `kernels`), a backend YAML of torchgen "
-        "(`backend`, `cpp_namespace`, `supported`), or ExecuTorch's functions.yaml or custom_ops.yaml "
-        "(a list of entries with `op` or `func`, and `kernels`)",
+        "(`backend`, `cpp_namespace`, `supported`), Ascend's op_plugin_functions.yaml (`all_version`, "
+        "`official`), or ExecuTorch's functions.yaml or custom_ops.yaml (a list of entries with `op` or "
+        "`func`, and `kernels`)",
     )
 
 
@@ -49,6 +51,7 @@ _OWN_KEYS = {
     YamlFormat.TORCHGEN: frozenset(
         "cpp_namespace supported full_codegen ir_gen non_native use_out_as_primary".split()
     ),
+    YamlFormat.OP_PLUGIN: frozenset("all_version official".split()),
     YamlFormat.MANIFEST: frozenset("library kernels abi sources type_alias".split()),
     YamlFormat.BACKEND: frozenset("backend driver libraries fallback".split()),
 }
