@@ -213,6 +213,11 @@ def test_what_is_no_program_is_refused(tmp_path: Path) -> None:
         '  remedy: call opsmith.load("sim") in it, or have one loaded for it: opsmith coverage '
         "--backend sim plain.py\n",
     )
+    (tmp_path / "backend.yaml").touch()
+    assert coverage("plain.py", cwd=tmp_path).stderr.endswith(
+        'opsmith.load("backend.yaml") in it, or have one loaded for it: opsmith coverage --backend '
+        "backend.yaml plain.py\n"
+    )
 
 
 def test_an_output_that_cannot_be_written_is_refused(models: Path) -> None:

@@ -112,7 +112,7 @@ def test_the_command_says_what_it_wrote_and_what_comes_next(tmp_path: Path) -> N
     lines = done.stdout.splitlines()
     assert (done.returncode, done.stderr) == (0, "")
     assert "mychip/src/mychip/driver.c" in lines
-    assert lines[-1] == "next: cd mychip && pip install . && opsmith build mychip && pytest"
+    assert lines[-1] == 'next: cd mychip && pip install ".[test]" && opsmith build mychip && pytest'
     files = json.loads(new(tmp_path, "yourchip", "--json").stdout)
     assert files["folder"] == str(tmp_path / "yourchip")
     assert set(files["files"]) == {*written(tmp_path / "yourchip"), FILE}

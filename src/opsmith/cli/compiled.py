@@ -10,6 +10,7 @@ from rich.markup import escape
 
 from opsmith.cache_folder import cache_root
 from opsmith.cli.console import many, out, print_json
+from opsmith.cli.options import likely_backend
 from opsmith.plan import plan_backend
 from opsmith.programs.compiled import CompiledProgram, compile_program
 from opsmith.programs.process import Program, no_backend_loaded
@@ -21,7 +22,7 @@ def explain_compiled(program: Program, backend: str | None, json: bool) -> NoRet
     found = compile_program(program, backend=backend)
     if found.description is None:
         if found.status == 0:
-            raise no_backend_loaded(program, "explain --compile")
+            raise no_backend_loaded(program, "explain --compile", likely_backend())
         raise typer.Exit(found.status)
     compiling = plan_backend(found.description, cache_root()).compiling
     if json:

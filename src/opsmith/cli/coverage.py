@@ -14,7 +14,7 @@ from opsmith import conformance
 from opsmith.cache_folder import cache_root
 from opsmith.cli.conform import shown_standing
 from opsmith.cli.console import Json, err, many, out, print_json, shown_progress, write_json
-from opsmith.cli.options import Arguments, default_backend
+from opsmith.cli.options import Arguments, default_backend, likely_backend
 from opsmith.conformance.record import latest_results
 from opsmith.plan import OpenedBackend, Route, open_backend, plan_backend
 from opsmith.programs.coverage import (
@@ -93,7 +93,7 @@ def _of_program(program: Program, backend: str | None, share: float) -> ProgramC
     status, description, calls = run_recorded(program, backend=backend)
     if description is None:
         if status == 0:
-            raise no_backend_loaded(program, "coverage")
+            raise no_backend_loaded(program, "coverage", likely_backend())
         err.print(
             escape(
                 f"{program.name} ended with status {status} and left no record: it loaded no backend, or "

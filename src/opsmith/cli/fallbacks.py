@@ -11,7 +11,7 @@ from rich.table import Table
 
 from opsmith.cache_folder import cache_root
 from opsmith.cli.console import Json, err, many, out, print_json
-from opsmith.cli.options import Arguments, LoadedBackend, ProgramName
+from opsmith.cli.options import Arguments, LoadedBackend, ProgramName, likely_backend
 from opsmith.explain.advice import Advice
 from opsmith.plan import plan_backend
 from opsmith.programs.fallbacks import first_kernel, read_gate, run_program
@@ -50,7 +50,7 @@ def fallbacks(
     run = run_program(described, backend=backend, callers=callers)
     if run.description is None:
         if run.status == 0:
-            raise no_backend_loaded(described, "fallbacks")
+            raise no_backend_loaded(described, "fallbacks", likely_backend())
         err.print(
             escape(
                 f"{program} ended with status {run.status} and left no counts: it loaded no backend, or "

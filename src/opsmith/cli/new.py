@@ -64,7 +64,7 @@ def new(
 ) -> None:
     """Write the repository of a new device: driver, kernels, description, tests; or bring one up to date.
 
-    `pip install .` there and `opsmith build NAME` give PyTorch the device, and `pytest` tests it.
+    `pip install ".[test]"` there and `opsmith build NAME` give PyTorch the device, and `pytest` tests it.
     """
     if upgrade:
         if executorch or kernels or driver:
@@ -88,8 +88,8 @@ def _new(choices: Choices, json: bool) -> None:
         return
     for file in files:
         out.print(f"{folder}/{file}", highlight=False, markup=False, soft_wrap=True)
-    build = f"opsmith build {choices.name}"
-    out.print(f"next: cd {folder} && pip install . && {build} && pytest", highlight=False)
+    steps = f"cd {folder}", 'pip install ".[test]"', f"opsmith build {choices.name}", "pytest"
+    out.print(f"next: {' && '.join(steps)}", highlight=False, markup=False, soft_wrap=True)
 
 
 def _upgrade(folder: Path, apply: bool, json: bool) -> None:

@@ -32,14 +32,25 @@ def given_backend(context: typer.Context, backend: str) -> str | None:
 
 def default_backend() -> str:
     """The one description of the folder, which stderr is told of, or sim where there is none."""
+    found = _backends_here()
+    if len(found) > 1:
+        raise typer.BadParameter(f"name one of the folder's backends: {', '.join(found)}")
+    if found:
+        err.print(f"backend: ./{found[0]}", style="dim", highlight=False)
+    return (found or ["sim"])[0]
+
+
+def likely_backend() -> str:
+    """The backend that an example in a remedy names: the folder's, or sim."""
+    return (_backends_here() or ["sim"])[0]
+
+
+def _backends_here() -> list[str]:
+    """The descriptions of the folder, or else of the repository of which it is the root."""
     for pattern in _HERE:
-        found = sorted(str(path) for path in Path().glob(pattern))
-        if len(found) > 1:
-            raise typer.BadParameter(f"name one of the folder's backends: {', '.join(found)}")
-        if found:
-            err.print(f"backend: ./{found[0]}", style="dim", highlight=False)
-            return found[0]
-    return "sim"
+        if found := sorted(str(path) for path in Path().glob(pattern)):
+            return found
+    return []
 
 
 _WHICH = "A shipped backend, or a backend.yaml."

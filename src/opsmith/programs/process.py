@@ -87,10 +87,10 @@ def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
     return -signal.SIGINT if interrupted and status else status
 
 
-def no_backend_loaded(program: Program, command: str) -> LoadError:
-    """The error of ``opsmith <command>`` for a program that loaded no backend."""
+def no_backend_loaded(program: Program, command: str, backend: str) -> LoadError:
+    """The error of ``opsmith <command>`` for a program that loaded no backend, such as ``backend``."""
     return LoadError(
         f"`{program.name}` loaded no backend, so nothing was counted",
-        remedy='call opsmith.load("sim") in it, or have one loaded for it: '
-        f"opsmith {command} --backend sim {program.name}",
+        remedy=f'call opsmith.load("{backend}") in it, or have one loaded for it: '
+        f"opsmith {command} --backend {backend} {program.name}",
     )
