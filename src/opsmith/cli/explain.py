@@ -70,6 +70,9 @@ def explain(
         out.print(shown)
 
 
+_NO_CPU_KERNEL = "refused, as there is no CPU kernel to fall back on"
+
+
 def _as_json(explanation: Explanation) -> dict[str, object]:
     entry = explanation.entry
     return {
@@ -80,6 +83,7 @@ def _as_json(explanation: Explanation) -> dict[str, object]:
         "library": entry.library,
         "why": entry.why,
         "served_by": served_operator(entry),
+        "cannot_fall_back": explanation.cannot_fall_back,
         "autograd": _autograd(entry),
         "autocast": explanation.autocast.why if explanation.autocast else None,
         "meta": explanation.meta.why if explanation.meta else None,
@@ -104,8 +108,11 @@ def _facts(explanation: Explanation, backend: str) -> Table:
     served = served_operator(entry)
     if entry.next:
         chain = [f"{link.takes}: {link.kernel} ({link.library})" for link in served.chain]
-        chain += [f"others: {served.last_resort}"] if served.last_resort else []
+        others = _NO_CPU_KERNEL if explanation.cannot_fall_back else served.last_resort
+        chain += [f"others: {others}"] if others else []
         facts.add_row("chain", "\n".join(chain))
+    elif explanation.cannot_fall_back:
+        facts.add_row("fallback", _NO_CPU_KERNEL)
     if autograd := _autograd(entry):
         facts.add_row("autograd", autograd)
     if explanation.autocast:

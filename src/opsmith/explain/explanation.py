@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from opsmith.plan import AutocastRule, Entry, Meta, Plan
+from opsmith.plan import AutocastRule, Entry, Meta, Plan, Route
 from opsmith.schema import read_catalogue
 
 # The keys that a call on an out-of-tree device can meet, in the dispatcher's order of priority
@@ -58,6 +58,12 @@ class Explanation:
     meta: Meta | None
     table: tuple[TableRow, ...]
     autocast: AutocastRule | None = None
+
+    @property
+    def cannot_fall_back(self) -> bool:
+        """Whether calls go to the fallback, and the table says that the CPU has no kernel for them."""
+        falls_back = Route.FALLBACK in (self.entry.route, self.entry.other_dtypes)
+        return falls_back and bool(self.table) and all(row.key != "CPU" for row in self.table)
 
 
 def explain(plan: Plan, operator: str, *, loaded: bool) -> Explanation:

@@ -800,7 +800,9 @@ class _Resolver:
             return Route.DENIED, f"`only` does not allow it the fallback ({policy.location})"
         if policy.default is FallbackDefault.NONE:
             return Route.MISSING, f"the backend has no fallback ({policy.location})"
-        return Route.FALLBACK, f"the fallback runs it on the CPU ({policy.location})"
+        # Of another library's operators the plan does not know whether one of them has a CPU kernel.
+        where = " where a library has a CPU kernel for it" if "::" in name else ""
+        return Route.FALLBACK, f"the fallback runs it on the CPU{where} ({policy.location})"
 
     def _other_dtypes(
         self, operator: Operator, kernel: Kernel, behind: Entry | None

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.testing._internal.optests.generate_tests import OpCheckError
 
 import opsmith
+from opsmith.explain.explanation import Explanation, explain
 from refusal import printed_warnings, refusal
 
 pytestmark = pytest.mark.isolated(OPSMITH_HOST_WINDOW=("on", "off"))
@@ -177,9 +178,17 @@ def test_other_dtypes_are_refused_with_the_reason() -> None:
 
 
 def test_a_cpu_kernel_of_somebody_else_is_fallen_back_on() -> None:
+    def explained() -> Explanation:
+        return explain(LOADED.plan, "myop::float_only", loaded=True)
+
+    assert "the fallback runs it on the CPU where a library has a CPU kernel for it (" in (
+        explained().entry.why
+    )
+    assert explained().cannot_fall_back
     library = torch.library.Library("myop", "IMPL")
     library.impl("float_only", lambda x: x + 0, "CPU")
     agree(myop.float_only(on(3).double()), floats(3).double())
+    assert not explained().cannot_fall_back
     library._destroy()
 
 
