@@ -241,6 +241,40 @@ def test_an_operator_without_an_out_variant(chip: Path, tmp_path: Path) -> None:
     assert f"outless_twice_default, {__file__}:{line}: result: Tensor = torch.ops.outless" in said
 
 
+def test_a_buffer_is_written_by_a_layer_with_trained_parameters(chip: Path, tmp_path: Path) -> None:
+    class Cache(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 2)
+            self.register_buffer("last", torch.zeros(3, 2))
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.last.copy_(self.layer(x))
+            return self.last + 0
+
+    exported = export(Cache(), (torch.ones(3, 4),), tmp_path / "cache.pte", chip)
+    assert {"aten::linear.out", "aten::copy_"} <= set(operators(exported))
+
+
+def test_shifts_are_called_by_the_names_that_have_kernels(chip: Path, tmp_path: Path) -> None:
+    class Shifts(nn.Module):
+        def forward(self, x: Tensor, y: Tensor) -> Tensor:
+            x = x << 2
+            x >>= 1
+            return (x << y) >> y
+
+    inputs = (torch.tensor([1, 2, -3]), torch.tensor([0, 3, 1]))
+    exported = export(Shifts(), inputs, tmp_path / "shifts.pte", chip, allow_unserved=True)
+    assert operators(exported) == [
+        "aten::bitwise_left_shift.Tensor_Scalar_out",
+        "aten::bitwise_right_shift.Tensor_Scalar_out",
+        "aten::bitwise_left_shift.Tensor_out",
+        "aten::bitwise_right_shift.Tensor_out",
+    ]
+    graph = torch.export.load(exported.graph).module()
+    torch.testing.assert_close(graph(*inputs), Shifts()(*inputs))
+
+
 def test_where_it_cannot_be_written(chip: Path, tmp_path: Path) -> None:
     with pytest.raises(OutputRejected) as refused:
         export(Small(), matrices(), tmp_path / "none" / "small.pte", chip)

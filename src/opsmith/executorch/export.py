@@ -26,6 +26,7 @@ from opsmith.executorch.own_operators import BACKEND_FILE, misses_own_operator
 from opsmith.executorch.program import ExecutorchProgram, graph_beside, parsed_program
 from opsmith.executorch.quiet import quiet
 from opsmith.executorch.runtime import installed_runtime
+from opsmith.executorch.shifts import name_shifts
 from opsmith.output_files import check_writable, write_output
 from opsmith.plan import OpenedBackend
 from opsmith.plan.executorch.resolver import Runtime, ServedForm, serve_forms
@@ -150,6 +151,7 @@ def export_program(
         exported = _exported(what)
         extra_files[BACKEND_FILE] = str(description.resolve())
     saved = _saved(exported, extra_files)
+    name_shifts(exported)
     folded = 0
     if ExportPass.FOLD_BATCH_NORM not in without:
         from opsmith.executorch.batch_norm import fold_batch_norm
@@ -344,7 +346,10 @@ def _lowered(
     Unless it ``keeps_layouts``, images are copied for what ExecuTorch's own kernels take contiguous only,
     whoever serves it.
     """
-    with quiet():
+    import torch
+
+    # Trained parameters require a gradient, and so would the buffers that are written from them.
+    with quiet(), torch.no_grad():
         try:
             from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig, to_edge
             from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
@@ -377,13 +382,13 @@ def _lowered(
             places = "".join(_places(each, nodes) for each in missing)
             raise ProgramInvalid(
                 f"ExecuTorch cannot lower `{name}`: {_said(error)}{places}",
-                remedy=_OF_TORCHAO if any(map(_is_torchao, missing)) else _OF_CUSTOM,
+                remedy=_remedy(missing),
             ) from error
         return buffer, graph_nodes(program.exported_program().graph_module)
 
 
 def _operators(exported: ExportedProgram) -> list[Any]:
-    """The operators that the graph calls, and those in it."""
+    """The operators that the graph calls, and those in it, and the functional ones that replace in-place ones."""
     import torch
 
     from opsmith.torch_names import OpOverload
@@ -395,13 +400,25 @@ def _operators(exported: ExportedProgram) -> list[Any]:
         for node in module.graph.nodes
         if isinstance(node.target, OpOverload)
     }
-    return list(found)
+    functional = []
+    for operator in found:
+        namespace, name, overload = str(operator).split(".")
+        packet = getattr(getattr(torch.ops, namespace), name.removesuffix("_"), None)
+        functional.append(getattr(packet, overload, operator))
+    return [*found, *functional]
 
 
 def _without_out_variant(error: Exception) -> list[str]:
     """The operators that ExecuTorch's error names: ``Missing out variants: {'chip::scale'}``."""
     names = _MISSING_OUT.search(str(error))
     return re.findall(r"'([\w:.]+)'", names[1]) if names else []
+
+
+def _remedy(missing: Sequence[str]) -> str:
+    """The remedy for an error that says of the operators ``missing`` that they have no out variants."""
+    if not missing:
+        return "the error is ExecuTorch's own: write the call that it names with other operators"
+    return _OF_TORCHAO if any(map(_is_torchao, missing)) else _OF_CUSTOM
 
 
 def _is_torchao(operator: str) -> bool:
