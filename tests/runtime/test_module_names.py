@@ -27,7 +27,7 @@ def test_every_name_of_xpu_is_there_or_is_left_out_for_a_reason(sim: LoadedBacke
         except NameLeftOut as error:
             missing.append(name)
             assert "remedy: " in str(error)
-    left_out = {"XPUPluggableAllocator", "change_current_allocator", "MemPool", "use_mem_pool"}
+    left_out = {"XPUPluggableAllocator", "change_current_allocator"}
     # Releases of PyTorch differ in which they have.
     later = {"list_gpu_processes"}
     assert left_out <= {*missing} <= left_out | later
@@ -61,8 +61,8 @@ def test_what_is_left_out_says_why(sim: LoadedBackend) -> None:
         "torch.sim has no `CUDAGraph`: a graph has the name of its own device\n"
         '  remedy: ask first, hasattr(torch.sim, "CUDAGraph"), and do without it'
     )
-    assert refusal(NameLeftOut, lambda: torch.sim.memory.MemPool).startswith(
-        "torch.sim.memory has no `MemPool`: the caching allocator has one pool for each device\n"
+    assert refusal(NameLeftOut, lambda: torch.sim.memory.caching_allocator_alloc).startswith(
+        "torch.sim.memory has no `caching_allocator_alloc`: opsmith's caching allocator serves the device"
     )
     for unknown in ("grpah", "cuda", "XGraph"):
         assert refusal(AttributeError, getattr, torch.sim, unknown) == (

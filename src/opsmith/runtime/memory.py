@@ -6,6 +6,7 @@ Statistics are ``torch.accelerator``'s; what that does not offer asks opsmith's 
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import sys
 import warnings
@@ -17,13 +18,14 @@ from typing import Any, Literal, TypeAlias
 
 import torch
 
+from opsmith.runtime import memory_pools
 from opsmith.runtime.public_module import Submodule
 from opsmith.torch_names import _accelerator_hooks_device_count
 
 AnyDevice: TypeAlias = "torch.device | str | int | None"
 
 _BLOCK_STATES = ("inactive", "active_allocated", "active_awaiting_free")
-_POOL = (0, 0)  # PyTorch's name for what belongs to no private pool
+_NO_POOL = (0, 0)  # PyTorch's name for what belongs to no private pool
 _UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
 _SUMMARY = {
@@ -42,6 +44,8 @@ _POOLS = {"large_pool": "  large pool", "small_pool": "  small pool"}
 
 class MemoryFunctions:
     """Functions that ``torch.<name>`` and ``torch.<name>.memory`` share."""
+
+    MemPool = memory_pools.MemPool
 
     def _index(self, device: AnyDevice) -> int:
         raise NotImplementedError
@@ -67,14 +71,7 @@ class MemoryFunctions:
 
     def memory_stats_as_nested_dict(self, device: AnyDevice = None) -> dict[str, Any]:
         """:meth:`memory_stats` as dictionaries in dictionaries, by the parts of the names."""
-        nested: dict[str, Any] = {}
-        for name, value in self.memory_stats(device).items():
-            *groups, last = name.split(".")
-            inner = nested
-            for group in groups:
-                inner = inner.setdefault(group, {})
-            inner[last] = value
-        return nested
+        return _nested(self.memory_stats(device))
 
     def reset_peak_memory_stats(self, device: AnyDevice = None) -> None:
         torch.accelerator.reset_peak_memory_stats(self._index(device))
@@ -113,10 +110,55 @@ class MemoryFunctions:
         fraction: float = torch.ops.opsmith.memory_fraction(self._index(device))
         return fraction
 
-    def memory_snapshot(self) -> list[dict[str, Any]]:
-        """The segments of all devices, with the blocks of each."""
+    def memory_snapshot(
+        self, mempool_id: tuple[int, int] | None = None, include_traces: bool = True
+    ) -> list[dict[str, Any]]:
+        """The segments of all devices, or those of a pool, with the blocks of each; they have no traces."""
         segments: list[dict[str, Any]] = self._snapshot()["segments"]
-        return segments
+        if mempool_id is None:
+            return segments
+        return [each for each in segments if each["segment_pool_id"] == (0, sum(mempool_id))]
+
+    @contextlib.contextmanager
+    def use_mem_pool(self, pool: memory_pools.MemPool, device: AnyDevice = None) -> Iterator[None]:
+        """``with``: what this thread allocates on ``device`` is memory of ``pool``."""
+        index, (_, number) = self._index(device), pool.id
+        torch.ops.opsmith.hold_memory_pool(index, number)
+        before = torch.ops.opsmith.exchange_memory_pool(index, number)
+        try:
+            yield
+        finally:
+            torch.ops.opsmith.exchange_memory_pool(index, before)
+            torch.ops.opsmith.release_memory_pool(index, number)
+
+    def host_memory_stats(self) -> OrderedDict[str, Any]:
+        """The pinned memory of this process, by the names of ``torch.cuda.host_memory_stats``.
+
+        Nothing of it is kept when it is freed, so that what is allocated is in use; nobody takes the time.
+        """
+        kinds = ("current", "peak", "allocated", "freed")
+        blocks, sizes = (
+            dict(zip(kinds, row, strict=True)) for row in torch.ops.opsmith.host_memory_stats()
+        )
+        counted = {"active_requests": blocks, "allocations": blocks} | {
+            "active_bytes": sizes,
+            "allocated_bytes": sizes,
+        }
+        stats = {
+            f"{name}.{kind}": value for name, row in counted.items() for kind, value in row.items()
+        }
+        stats |= {"num_host_alloc": blocks["allocated"], "num_host_free": blocks["freed"]}
+        return OrderedDict(sorted(stats.items()))
+
+    def host_memory_stats_as_nested_dict(self) -> dict[str, Any]:
+        """:meth:`host_memory_stats` as dictionaries in dictionaries, by the parts of the names."""
+        return _nested(self.host_memory_stats())
+
+    def reset_peak_host_memory_stats(self) -> None:
+        torch.ops.opsmith.reset_host_memory_stats(True)
+
+    def reset_accumulated_host_memory_stats(self) -> None:
+        torch.ops.opsmith.reset_host_memory_stats(False)
 
     def memory_summary(self, device: AnyDevice = None, abbreviated: bool = False) -> str:
         """The statistics as a table for people; ``abbreviated`` leaves out the pools."""
@@ -194,6 +236,17 @@ class MemoryModule(Submodule, MemoryFunctions):
         super().__init__(device_type, "memory", f"The memory of {device_type} devices.", index)
 
 
+def _nested(flat: OrderedDict[str, Any]) -> dict[str, Any]:
+    nested: dict[str, Any] = {}
+    for name, value in flat.items():
+        *groups, last = name.split(".")
+        inner = nested
+        for group in groups:
+            inner = inner.setdefault(group, {})
+        inner[last] = value
+    return nested
+
+
 def _warn(text: str) -> None:
     warnings.warn(text, FutureWarning, stacklevel=3)
 
@@ -227,7 +280,7 @@ def _segment(
     block_rows: Iterator[list[int]],
     frames: Callable[[int], list[dict[str, Any]]],
 ) -> dict[str, Any]:
-    address, size, stream, is_small, stack, _ = row
+    address, size, stream, is_small, stack, pool, _ = row
     blocks = [
         {
             "address": at,
@@ -248,7 +301,7 @@ def _segment(
         "requested_size": sum(block["requested_size"] for block in active),
         "stream": stream,
         "segment_type": "small" if is_small else "large",
-        "segment_pool_id": _POOL,
+        "segment_pool_id": (0, pool),
         "is_expandable": False,
         "frames": frames(stack),
         "blocks": blocks,
@@ -265,7 +318,7 @@ def _history_entry(
         "size": size,
         "stream": stream,
         "time_us": time_us,
-        "pool_id": _POOL,
+        "pool_id": _NO_POOL,
         "frames": frames(stack),
     }
 

@@ -9,24 +9,16 @@ from __future__ import annotations
 from opsmith.errors import NameLeftOut
 from opsmith.torch_names import Feature, missing_features
 
-_POOLS = "the caching allocator has one pool for each device"
 _ALLOCATOR = "opsmith's caching allocator serves the device; OPSMITH_ALLOC_CONF sets it up"
-_PINNED = "pinned memory comes from the driver, and nothing counts it"
 _GRAPHS = "a driver's graphs cannot be looked into"
 _NVIDIA = "it belongs to a library of NVIDIA's"
 
 _REASONS = {
-    "MemPool": _POOLS,
-    "use_mem_pool": _POOLS,
     "change_current_allocator": _ALLOCATOR,
     "caching_allocator_alloc": _ALLOCATOR,
     "caching_allocator_delete": _ALLOCATOR,
     "caching_allocator_enable": _ALLOCATOR,
     "caching_allocator_disabled": _ALLOCATOR,
-    "host_memory_stats": _PINNED,
-    "host_memory_stats_as_nested_dict": _PINNED,
-    "reset_accumulated_host_memory_stats": _PINNED,
-    "reset_peak_host_memory_stats": _PINNED,
     "list_gpu_processes": "a driver cannot tell which processes use it",
     "get_sync_debug_mode": "a driver cannot tell which calls make the host wait",
     "set_sync_debug_mode": "a driver cannot tell which calls make the host wait",

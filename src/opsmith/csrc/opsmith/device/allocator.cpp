@@ -15,6 +15,7 @@
 #include <opsmith/device/device.h>
 #include <opsmith/device/driver.h>
 #include <opsmith/device/driver_memory.h>
+#include <opsmith/device/memory_pool.h>
 #include <opsmith/device/stream.h>
 #include <opsmith/device/watched_streams.h>
 #include <opsmith/fallback/staging.h>
@@ -133,7 +134,8 @@ class DriverAllocator final : public c10::DeviceAllocator {
     Block* block = nullptr;
     const opsmith_stream stream = current_stream(index);
     try {
-      block = allocator.allocate(bytes, stream, pool_for(stream));
+      const uint64_t of_graph = pool_for(stream);
+      block = allocator.allocate(bytes, stream, of_graph != 0 ? of_graph : pool_of_thread(index));
     } catch (const caching::OutOfMemory& error) {
       throw_out_of_memory(error.shortage(), index);
     }

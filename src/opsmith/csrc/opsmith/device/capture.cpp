@@ -2,7 +2,6 @@
 #include <opsmith/device/capture.h>
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include <c10/util/Exception.h>
@@ -13,6 +12,7 @@
 #include <opsmith/device/driver.h>
 #include <opsmith/device/driver_result.h>
 #include <opsmith/device/late_failure.h>
+#include <opsmith/device/memory_pool.h>
 #include <opsmith/device/pinned.h>
 #include <opsmith/device/recorded.h>
 #include <opsmith/device/stream.h>
@@ -41,30 +41,6 @@ bool forget(const Recorded* capture) noexcept {
   under_way = nullptr;
   detail::something_is_captured.store(false, std::memory_order_relaxed);
   return true;
-}
-
-// How many graphs use each pool of a device.
-using PoolOfDevice = std::pair<c10::DeviceIndex, uint64_t>;
-std::map<PoolOfDevice, int>& pool_users() {
-  static auto* const users = new std::map<PoolOfDevice, int>;  // never destroyed: graphs may outlive it
-  return *users;
-}
-
-void use_pool(const PoolOfDevice& pool) {
-  const std::lock_guard lock(capture_mutex);
-  ++pool_users()[pool];
-}
-
-void leave_pool(const PoolOfDevice& pool) noexcept {
-  {
-    const std::lock_guard lock(capture_mutex);
-    const auto found = pool_users().find(pool);
-    if (--found->second > 0) {
-      return;
-    }
-    pool_users().erase(found);
-  }
-  device_cache(pool.first).dissolve(pool.second);
 }
 
 void check_can_capture() {
@@ -160,7 +136,7 @@ PhiloxNumbers PhiloxDraw::numbers() const {
 
 Recorded::Recorded(c10::DeviceIndex device, opsmith_stream stream, uint64_t pool)
     : device_(device), stream_(stream), pool_(pool) {
-  use_pool({device, pool});
+  hold_pool(device, pool);
 }
 
 std::shared_ptr<Recorded> Recorded::begin(uint64_t pool) {
@@ -215,7 +191,7 @@ Recorded::~Recorded() {
   }
   works_.clear();
   kept_.clear();
-  leave_pool({device_, pool_});
+  release_pool(device_, pool_);
 }
 
 RecordedDraws& Recorded::draws_of(const std::shared_ptr<PhiloxState>& state) {

@@ -1,5 +1,4 @@
 // torch.accelerator.Graph for the device: at::GraphImplInterface over captures (recorded.h).
-#include <atomic>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -11,6 +10,7 @@
 #include <opsmith/device/capture.h>
 #include <opsmith/device/device.h>
 #include <opsmith/device/driver.h>
+#include <opsmith/device/memory_pool.h>
 #include <opsmith/device/recorded.h>
 #include <opsmith/torch_version.h>
 
@@ -21,11 +21,6 @@
 namespace opsmith {
 
 namespace {
-
-uint64_t next_pool() {
-  static std::atomic<uint64_t> pools{0};
-  return ++pools;
-}
 
 #if OPSMITH_HAS_ACCELERATOR_GRAPHS
 class DeviceGraph final : public at::GraphImplInterface {
@@ -44,7 +39,7 @@ class DeviceGraph final : public at::GraphImplInterface {
     TORCH_CHECK(recorded_ == nullptr,
                 "this graph has been captured; call reset() before it is captured again");
     if (pool.first == 0 && pool.second == 0) {
-      pool.first = next_pool();
+      pool.first = new_pool();
     }
     recorded_ = Recorded::begin(pool.first + pool.second);
     pool_ = pool;
@@ -115,7 +110,7 @@ void register_graphs() {}
 #endif
 
 std::tuple<int64_t, int64_t> graph_pool_handle() {
-  return {0, static_cast<int64_t>(next_pool())};
+  return {0, static_cast<int64_t>(new_pool())};
 }
 
 bool is_current_stream_capturing() {

@@ -14,6 +14,8 @@
 
 #include <opsmith/device/device.h>
 #include <opsmith/device/driver.h>
+#include <opsmith/device/memory_pool.h>
+#include <opsmith/device/pinned.h>
 
 namespace opsmith {
 
@@ -45,6 +47,43 @@ std::tuple<int64_t, int64_t> memory_info_of(int64_t device) {
 
 std::string allocator_backend() {
   return allocator_settings().cache ? "native" : "none";
+}
+
+// Of pinned memory: current, peak, allocated and freed, of the blocks and of their bytes.
+std::tuple<std::vector<int64_t>, std::vector<int64_t>> host_memory_stats() {
+  const auto row = [](const c10::CachingAllocator::Stat& stat) {
+    return std::vector<int64_t>{stat.current, stat.peak, stat.allocated, stat.freed};
+  };
+  const PinnedStatistics statistics = pinned_statistics();
+  return {row(statistics.count), row(statistics.bytes)};
+}
+
+void reset_host_memory_stats(bool peak) {
+  peak ? pinned_allocator().reset_peak_stats() : pinned_allocator().reset_accumulated_stats();
+}
+
+int64_t make_memory_pool(int64_t device) {
+  const uint64_t pool = new_pool();
+  hold_pool(existing(device), pool);
+  return static_cast<int64_t>(pool);
+}
+
+void hold_memory_pool(int64_t device, int64_t pool) {
+  hold_pool(existing(device), static_cast<uint64_t>(pool));
+}
+
+void release_memory_pool(int64_t device, int64_t pool) {
+  if (detail::loaded_driver != nullptr) {  // in a forked child: nothing of this is ours
+    release_pool(static_cast<c10::DeviceIndex>(device), static_cast<uint64_t>(pool));
+  }
+}
+
+int64_t memory_pool_holders(int64_t device, int64_t pool) {
+  return pool_holders(existing(device), static_cast<uint64_t>(pool));
+}
+
+int64_t exchange_memory_pool(int64_t device, int64_t pool) {
+  return static_cast<int64_t>(exchange_pool_of_thread(existing(device), static_cast<uint64_t>(pool)));
 }
 
 // nullptr when the stack cannot be had: then the entry goes without.
@@ -117,6 +156,7 @@ SnapshotRows memory_snapshot(int64_t device) {
   for (const caching::SegmentSnapshot& segment : taken.segments) {
     segments.push_back({number(segment.address), static_cast<int64_t>(segment.size), number(segment.stream),
                         segment.kind == caching::PoolKind::kSmall, stacks.number_of(segment.context),
+                        static_cast<int64_t>(segment.private_pool),
                         static_cast<int64_t>(segment.blocks.size())});
     for (const caching::BlockSnapshot& block : segment.blocks) {
       blocks.push_back({number(block.address), static_cast<int64_t>(block.size),
@@ -146,6 +186,13 @@ TORCH_LIBRARY_FRAGMENT(opsmith, m) {
   m.def("set_memory_fraction(float fraction, int device) -> ()", &set_memory_fraction);
   m.def("memory_info(int device) -> (int free, int total)", &memory_info_of);
   m.def("allocator_backend() -> str", &allocator_backend);
+  m.def("host_memory_stats() -> (int[] blocks, int[] bytes)", &host_memory_stats);
+  m.def("reset_host_memory_stats(bool peak) -> ()", &reset_host_memory_stats);
+  m.def("make_memory_pool(int device) -> int", &make_memory_pool);
+  m.def("hold_memory_pool(int device, int pool) -> ()", &hold_memory_pool);
+  m.def("release_memory_pool(int device, int pool) -> ()", &release_memory_pool);
+  m.def("memory_pool_holders(int device, int pool) -> int", &memory_pool_holders);
+  m.def("exchange_memory_pool(int device, int pool) -> int", &exchange_memory_pool);
   m.def("record_memory_history(bool enabled, bool entries, str stacks, int most_entries, bool clear) -> ()",
         &record_memory_history);
   m.def(

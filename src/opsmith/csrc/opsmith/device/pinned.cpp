@@ -105,6 +105,11 @@ class PinnedAllocator final : public at::HostAllocator {
     return stats;
   }
 
+  PinnedStatistics statistics() {
+    const std::lock_guard lock(mutex_);
+    return {count_, bytes_};
+  }
+
   void reset_accumulated_stats() override {
     const std::lock_guard lock(mutex_);
     count_.reset_accumulated();
@@ -137,6 +142,10 @@ REGISTER_HOST_ALLOCATOR(c10::kPrivateUse1, pinned_memory)
 
 at::HostAllocator& pinned_allocator() {
   return *pinned_memory;
+}
+
+PinnedStatistics pinned_statistics() {
+  return pinned_memory->statistics();
 }
 
 bool is_pinned(const void* pointer) {

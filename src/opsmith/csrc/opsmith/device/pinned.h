@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/core/CachingHostAllocator.h>
+#include <c10/core/CachingDeviceAllocator.h>
 
 namespace opsmith {
 
@@ -9,6 +10,13 @@ namespace opsmith {
 // asynchronous copy that uses pinned memory: the memory is then released only when that stream's work is
 // done.
 at::HostAllocator& pinned_allocator();
+
+// The blocks of pinned memory that are in use, and their bytes.
+struct PinnedStatistics {
+  c10::CachingAllocator::Stat count;
+  c10::CachingAllocator::Stat bytes;
+};
+PinnedStatistics pinned_statistics();
 
 // Whether `pointer` lies in the driver's pinned memory; false when the driver has none.
 bool is_pinned(const void* pointer);

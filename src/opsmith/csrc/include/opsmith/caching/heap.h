@@ -196,8 +196,13 @@ class Heap {
   std::vector<SegmentSnapshot> snapshot() const {
     std::vector<SegmentSnapshot> taken;
     for (const auto& [address, segment] : segments_) {
-      SegmentSnapshot& made = taken.emplace_back(
-          SegmentSnapshot{address, segment->size, segment->stream, segment->kind, {}, segment->context});
+      SegmentSnapshot& made = taken.emplace_back(SegmentSnapshot{address,
+                                                                 segment->size,
+                                                                 segment->stream,
+                                                                 segment->kind,
+                                                                 segment->private_pool,
+                                                                 {},
+                                                                 segment->context});
       for (const Block* block = segment->first; block != nullptr; block = block->next) {
         made.blocks.push_back(
             {address_of(block->data), block->size, block->requested, block->state, block->context});

@@ -52,6 +52,7 @@ struct SegmentSnapshot {
   size_t size;
   Stream stream;
   PoolKind kind;
+  PrivatePool private_pool;
   std::vector<BlockSnapshot> blocks;
   std::shared_ptr<void> context;
 };
