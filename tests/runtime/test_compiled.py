@@ -170,6 +170,39 @@ def test_code_of_another_build_of_the_backend_is_not_taken_from_the_cache(tmp_pa
     assert lines == ["[2.0, 2.0] 0 1", "[2.0, 2.0] 1 0", "[2.0, 2.0] 0 1"]
 
 
+def test_sums_are_scattered_as_on_the_cpu(tmp_path: Path) -> None:
+    lines = run(
+        """
+        from opsmith.runtime.compile.compiled_graphs import compiled_graphs
+        torch.set_num_threads(2)  # one adds without atomics
+        def add(x, y):
+            return x.scatter_add(0, torch.zeros(64, dtype=torch.long, device=x.device), y + 1) * 2
+        print(torch.compile(add)(torch.ones(64, device="sim"), torch.ones(64, device="sim"))[:2].tolist())
+        print(repr(compiled_graphs[0].reason), compiled_graphs[0].kernels > 0)
+        """,
+        tmp_path,
+    )
+    assert lines == ["[258.0, 2.0]", "'' True"]
+
+
+def test_an_error_without_words_is_told_by_its_place(tmp_path: Path) -> None:
+    (tmp_path / "failing_pass.py").write_text("def fail(graph):\n    assert graph is None\n")
+    lines = run(
+        f"""
+        import sys
+        sys.path.insert(0, {str(tmp_path)!r})
+        from failing_pass import fail
+        from opsmith.runtime.compile.compiled_graphs import compiled_graphs
+        torch._inductor.config.post_grad_custom_post_pass = fail
+        print(torch.compile(lambda x: x * 2)(torch.ones(2, device="sim")).tolist())
+        print(compiled_graphs[0].reason)
+        """,
+        tmp_path,
+    )
+    place = f"fail, {tmp_path / 'failing_pass.py'}:2: assert graph is None"
+    assert lines == ["[2.0, 2.0]", f"InductorError: AssertionError: {place}"]
+
+
 _VENDOR = """
 from torch._inductor.codegen.common import DeviceOpOverrides
 from torch._inductor.codegen.triton import TritonScheduling

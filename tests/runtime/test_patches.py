@@ -47,7 +47,7 @@ print(json.dumps({"replaced": replaced, "listed": [name for name in sys.argv[1:]
 '''
 # PyTorch itself, when a device is named, and Inductor's modules that import a function of another.
 _PYTORCH = re.compile(r"\.(DeviceType|ProfilerActivity|_C)\b|trace_rules|torch\.optim")
-_IMPORTED = ("get_current_backend", "device_need_guard")
+_IMPORTED = ("get_current_backend", "device_need_guard", "use_scatter_fallback")
 
 
 def test_what_is_replaced_is_listed(sim: LoadedBackend) -> None:

@@ -223,6 +223,8 @@ def test_the_check_says_what_is_missing_in_sources(tmp_path: Path) -> None:
     assert of_utils[1:] == [
         "error: torch 2.15.1+cpu has no torch._inductor.utils.get_current_backend "
         + lost[Feature.CPP_KERNELS],
+        "error: torch 2.15.1+cpu has no torch._inductor.utils.use_scatter_fallback "
+        + lost[Feature.CPP_KERNELS],
         "error: torch 2.15.1+cpu has no torch._inductor.utils.get_bounds_index_expr "
         + lost[Feature.FUSED_KERNELS],
         "error: torch 2.15.1+cpu has no torch._inductor.utils.upcast_compute_type "

@@ -106,6 +106,7 @@ if TYPE_CHECKING:
         get_bounds_index_expr,
         get_current_backend,
         upcast_compute_type,
+        use_scatter_fallback,
     )
     from torch._inductor.virtualized import V
     from torch._library._out_variant import to_out_variant

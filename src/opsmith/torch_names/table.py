@@ -101,7 +101,7 @@ _NAMES: Mapping[Feature | None, Mapping[str, str]] = {
         "torch._inductor.codecache": "CppPythonBindingsCodeCache",
         "torch._inductor.codegen.cpp": "CppScheduling",
         "torch._inductor.scheduler": "BaseSchedulerNode",
-        "torch._inductor.utils": "get_current_backend",
+        "torch._inductor.utils": "get_current_backend use_scatter_fallback",
     },
     Feature.CUSTOM_OUT_VARIANTS: {
         "torch._C": "FunctionSchema=CFunctionSchema",

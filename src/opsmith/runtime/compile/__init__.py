@@ -45,6 +45,7 @@ _HOOKS = (
     ),
     _Hook(Feature.INDUCTOR, "register_backend_for_device", "inductor", "register_code_generation"),
     _Hook(Feature.KEPT_OPERATORS, "inductor_decompositions", "inductor", "keep_operators"),
+    _Hook(Feature.CPP_KERNELS, "use_scatter_fallback", "window_cpp", "scatter_as_on_cpu"),
     _Hook(Feature.LAYOUTS, "GraphLowering", "inductor", "keep_layouts"),
     _Hook(
         Feature.COMPILED_GRAPHS,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import traceback
 from collections import Counter
 from collections.abc import Sequence
 from functools import wraps
@@ -70,7 +71,7 @@ def call_what_is_not_compiled(device: str) -> None:
         try:
             code = compile_graph(gm, example_inputs, *given, **named)
         except Exception as error:
-            reason = f"{type(error).__name__}: {error}".splitlines()[0]
+            reason = _reason(error)
             _log.warning(
                 "a graph on %s is not compiled, its operators are called one by one: %s",
                 device,
@@ -87,6 +88,15 @@ def call_what_is_not_compiled(device: str) -> None:
         return code
 
     replace("_compile_fx_inner", compiled_or_called)
+
+
+def _reason(error: Exception) -> str:
+    """The first line of ``error``, with the place in PyTorch where that says nothing: an assertion's."""
+    reason = f"{type(error).__name__}: {error}".splitlines()[0].strip()
+    if reason.endswith(":"):
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        reason += f" {frame.name}, {frame.filename}:{frame.lineno}: {frame.line}"
+    return reason
 
 
 def _called(gm: torch.fx.GraphModule, reason: str) -> _Calls:

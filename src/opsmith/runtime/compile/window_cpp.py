@@ -12,12 +12,17 @@ import os
 import sys
 from functools import cache
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from opsmith.description import Inductor
+from opsmith.runtime.compile.compiling import compiling
 from opsmith.runtime.compile.devices import replace_everywhere
 from opsmith.torch_names import _torchinductor_pyobject_tensor_data_ptr, has
+
+if TYPE_CHECKING:
+    from opsmith.torch_names import BaseSchedulerNode, OpOverload
 
 _DATA_POINTER = "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR"
 
@@ -30,6 +35,25 @@ def scheduling(device: str, scheduler: Any) -> Any:
     if scheduler is not None:  # else only features are asked for
         _keep_order(scheduler)
     return CppScheduling(scheduler)  # type: ignore[no-untyped-call]
+
+
+def scatter_as_on_cpu(device: str) -> None:
+    """Has Inductor call sums that are scattered where it does on the CPU: its C++ cannot add them all."""
+    from opsmith.torch_names import use_scatter_fallback as of_others
+
+    def use_scatter_fallback(
+        operator: OpOverload,
+        reduction: str | None,
+        dtype: torch.dtype,
+        src_dtype: torch.dtype,
+        src_device: str,
+        src_is_tensor: bool,
+    ) -> bool:
+        is_cpp = src_device == device and compiling().inductor is Inductor.CPP
+        asked = "cpu" if is_cpp else src_device
+        return of_others(operator, reduction, dtype, src_dtype, asked, src_is_tensor)
+
+    replace_everywhere(use_scatter_fallback)
 
 
 def _keep_order(scheduler: Any) -> None:
@@ -53,8 +77,8 @@ def _keep_order(scheduler: Any) -> None:
 @cache
 def _take_for_cpp(device: str) -> None:
     """Has Inductor decide for ``device`` as for the CPU where that is about C++."""
-    from opsmith.torch_names import BaseSchedulerNode, replace
     from opsmith.torch_names import get_current_backend as of_others
+    from opsmith.torch_names import replace
 
     def get_current_backend(device_type: str | None = None) -> str:
         from opsmith.torch_names import V
