@@ -1,4 +1,4 @@
-"""Packages that are as accelerate, transformers and Lightning are where opsmith changes them, and no more.
+"""Packages that are as the libraries are where opsmith changes them, and no more.
 
 :func:`write_packages` writes them into a folder, for programs that are to find them there.
 """
@@ -69,6 +69,19 @@ FILES = {
                     if self.device.type not in supported:
                         raise ValueError(f"fp16 mixed precision requires a device in {supported}")
                     self.scaler = get_grad_scaler()
+        """,
+    "safetensors/__init__.py": """
+        class safe_open:
+            def __init__(self, filename, framework, device="cpu", *, backend="mmap"):
+                if not isinstance(device, int) and device not in ("cpu", "cuda"):
+                    raise ValueError(f"device {device} is invalid")
+                self.device = device
+        """,
+    "safetensors/torch.py": """
+        from safetensors import safe_open
+
+        def load_file(filename, device="cpu", *, backend="mmap"):
+            return safe_open(filename, framework="pt", device=device, backend=backend).device
         """,
     "transformers/__init__.py": "",
     "transformers/training_args.py": """

@@ -106,6 +106,26 @@ def test_random_states_are_in_checkpoints(told: Told, tmp_path: Path) -> None:
     assert (tmp_path / "random_states_sim_0.pt").is_file()
 
 
+def test_safetensors_loads_to_the_device(told: Told) -> None:
+    found = told("""
+        opsmith.load("sim")
+        import torch
+        from safetensors.torch import load_file
+        torch.sim.set_device(1)
+        places = ["sim", "sim:0", torch.device("sim:1"), "cpu", 0]
+        try:
+            load_file("file", device="simulated")
+        except ValueError as error:
+            refused = str(error)
+        tell(devices=[load_file("file", device=place) for place in places], refused=refused)
+        """)
+    assert found == {
+        "devices": [1, 0, 1, "cpu", 0],
+        "refused": "device simulated is invalid",
+        "warned": [],
+    }
+
+
 def test_transformers_takes_the_device(told: Told) -> None:
     found = told("""
         opsmith.load("sim")

@@ -1,9 +1,10 @@
-"""The device in libraries that choose devices by name: accelerate, transformers and Lightning.
+"""The device in libraries that choose devices by name: accelerate, safetensors, transformers and Lightning.
 
 They know a list of names, find none of them, and take the CPU without a word.  :func:`opsmith.load` calls
 :func:`follow_imports`, so that they find the loaded device once they are imported, now or later.
-``OPSMITH_INTEGRATIONS=off`` keeps them as they are; then :func:`accelerate`, :func:`transformers` and
-:func:`lightning` do the same for one library.  What each changes is in the module of its name.
+``OPSMITH_INTEGRATIONS=off`` keeps them as they are; then :func:`accelerate`, :func:`safetensors`,
+:func:`transformers` and :func:`lightning` do the same for one library.  What each changes is in the module of
+its name.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
         are_wanted,
         follow_imports,
         lightning,
+        safetensors,
         transformers,
     )
 
@@ -28,6 +30,7 @@ __all__ = [
     "are_wanted",
     "follow_imports",
     "lightning",
+    "safetensors",
     "transformers",
 ]
 

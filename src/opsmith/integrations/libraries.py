@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 
 from opsmith.errors import DeviceMissing, LibraryMissing, OpsmithError
-from opsmith.integrations import for_accelerate, for_lightning, for_transformers
+from opsmith.integrations import for_accelerate, for_lightning, for_safetensors, for_transformers
 from opsmith.integrations.imported import when_imported
 from opsmith.switches import is_switched_off
 
@@ -23,6 +23,7 @@ Change = Callable[[ModuleType, str], None]
 
 _LIBRARIES: dict[str, Mapping[str, Change]] = {
     "accelerate": for_accelerate.CHANGES,
+    "safetensors": for_safetensors.CHANGES,
     "transformers": for_transformers.CHANGES,
     "lightning": for_lightning.CHANGES["lightning"],
     "pytorch_lightning": for_lightning.CHANGES["pytorch_lightning"],
@@ -76,6 +77,14 @@ def transformers() -> None:
     if importlib.util.find_spec("accelerate") is not None:
         _integrate("accelerate")
     _integrate("transformers")
+
+
+def safetensors() -> None:
+    """Makes safetensors know the loaded device: ``load_file(…, device="<name>")``.
+
+    Imports it.  Raises what :func:`accelerate` does.
+    """
+    _integrate("safetensors")
 
 
 def lightning() -> None:
