@@ -169,6 +169,44 @@ def told(call: str, size: int = 2, **settings: str) -> list[str]:
     return [output.strip() for _, output, _ in ranks]
 
 
+def test_gradients_are_compressed_by_hooks() -> None:
+    expect_ranks(
+        """
+        from torch.distributed.algorithms.ddp_comm_hooks import default_hooks as hooks
+
+        def trained(hook=None):
+            torch.manual_seed(0)
+            network = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)).to("sim")
+            model = nn.parallel.DistributedDataParallel(network)
+            if hook is not None:
+                model.register_comm_hook(None, hook)
+            x = torch.randn(8, 8, generator=torch.Generator().manual_seed(rank)).to("sim")
+            model(x).square().mean().backward()
+            return torch.cat([each.grad.flatten().cpu() for each in network.parameters()])
+
+        exact = trained()
+        for hook, dtype in [
+            (hooks.bf16_compress_hook, torch.bfloat16),
+            (hooks.bf16_compress_wrapper(hooks.allreduce_hook), torch.bfloat16),
+            (hooks.fp16_compress_hook, torch.float16),
+        ]:
+            found = trained(hook)
+            assert torch.equal(found, found.to(dtype).float()), hook
+            torch.testing.assert_close(found, exact, rtol=0.02, atol=1e-3)
+
+        def bf16_compress_hook(state, bucket: int):
+            return None
+
+        try:
+            trained(bf16_compress_hook)
+        except ValueError as error:
+            assert "bucket annotation should be dist.GradBucket" in str(error)
+        else:
+            raise AssertionError
+        """
+    )
+
+
 def test_a_rank_that_does_not_come_is_an_error_with_the_operation() -> None:
     first, _ = told(
         """

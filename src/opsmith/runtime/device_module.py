@@ -74,6 +74,7 @@ class DeviceModule(MemoryFunctions, StreamFunctions, GraphFunctions, RandomFunct
     """
 
     has_half = True
+    OutOfMemoryError = torch.OutOfMemoryError
 
     def __init__(self, device_type: str, window: HostWindow) -> None:
         super().__init__(f"torch.{device_type}", f"The {device_type} device, brought by opsmith.")

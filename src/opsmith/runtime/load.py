@@ -166,17 +166,22 @@ def _set_up_device(built: BuiltBackend) -> None:
         rename_privateuse1_backend,
     )
 
+    from opsmith.runtime.checked_operators import check_registrations
     from opsmith.runtime.compile import serve_compilers
+    from opsmith.runtime.compressed_gradients import accept_bfloat16_hooks
     from opsmith.runtime.data_parallel import serve_data_parallel
     from opsmith.runtime.device_module import register_device_module
     from opsmith.runtime.distributed import serve_collectives
     from opsmith.runtime.dlpack import exchange_with_dlpack
     from opsmith.runtime.fake_convolutions import lay_out_fake_convolutions
     from opsmith.runtime.fake_results import shape_fakes_as_on_cpu
+    from opsmith.runtime.profiled_names import name_times
+    from opsmith.runtime.restored_places import restore_to_an_index
     from opsmith.runtime.sharded_attention import split_attention
     from opsmith.runtime.sharing import share_between_processes
     from opsmith.runtime.sharing_refused import refuse_to_share
     from opsmith.runtime.storages import complete_storages
+    from opsmith.runtime.symmetric_memory import refuse_symmetric_memory
     from opsmith.runtime.tensor_types import accept_as_default_tensor_type
 
     can_share = torch.ops.opsmith.can_share_memory()
@@ -190,9 +195,14 @@ def _set_up_device(built: BuiltBackend) -> None:
         (Feature.TYPED_STORAGES, complete_storages),
         (Feature.TENSOR_TYPES, accept_as_default_tensor_type),
         (Feature.LOADING, exchange_with_dlpack),
+        (Feature.RESTORED_PLACES, restore_to_an_index),
+        (Feature.LOADING, name_times),
         (Feature.DATA_PARALLEL, serve_data_parallel),
         (Feature.DISTRIBUTED, serve_collectives),
         (Feature.DISTRIBUTED, split_attention),
+        (Feature.COMPRESSED_GRADIENTS, accept_bfloat16_hooks),
+        (Feature.SYMMETRIC_MEMORY, refuse_symmetric_memory),
+        (Feature.OPCHECK, check_registrations),
         (Feature.DYNAMO, serve_compilers),
         (Feature.SHARING, share_between_processes if can_share else refuse_to_share),
         (Feature.FAKE_RESULTS, lay_out_fake_convolutions),

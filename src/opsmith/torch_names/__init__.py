@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         _AutoDispatchBelowADInplaceOrView,
         _AutoDispatchBelowAutograd,
         _dispatch_dump_table,
+        _dispatch_has_kernel_for_dispatch_key,
         _dispatch_key_name,
         _dispatch_keys,
         _dispatch_tls_local_exclude_set,
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     from torch._C import FunctionSchema as CFunctionSchema
     from torch._C._autograd import _unsafe_set_version_counter
     from torch._C._distributed_c10d import Backend as C10dBackend
-    from torch._C._distributed_c10d import DebugLevel, get_debug_level
+    from torch._C._distributed_c10d import DebugLevel, _SymmetricMemory, get_debug_level
     from torch._decomp import decompositions as reference_decompositions
     from torch._dynamo.device_interface import (
         DeviceInterface,
@@ -117,7 +118,7 @@ if TYPE_CHECKING:
     )
     from torch._subclasses import fake_impls
     from torch._subclasses.fake_tensor import FakeTensor, in_kernel_invocation_manager
-    from torch._utils import _get_available_device_type, _handle_complex
+    from torch._utils import _get_available_device_type, _get_restore_location, _handle_complex
     from torch.accelerator import Graph, get_device_capability
     from torch.ao.quantization.fx._decomposed import quantized_decomposed_lib
     from torch.distributed.distributed_c10d import _create_process_group_wrapper
@@ -130,6 +131,10 @@ if TYPE_CHECKING:
     from torch.testing._internal.common_device_type import PrivateUse1TestBase, toleranceOverride
     from torch.testing._internal.common_utils import extract_test_fn
     from torch.testing._internal.opinfo.core import SampleInput
+    from torch.testing._internal.optests.autograd_registration import (
+        autograd_registration_check,
+        set_autograd_fallback_mode,
+    )
     from torch.utils._ordered_set import OrderedSet
     from torch.utils._python_dispatch import _disable_current_modes
     from torch.utils._pytree import (

@@ -24,6 +24,7 @@ class Feature(Enum):
     LOADING = "no backend is loaded"
     AOT_INDUCTOR = "`cpp_wrapper` and AOTInductor write no graph for the device"
     COMPILED_GRAPHS = "a graph that Inductor cannot compile raises its error"
+    COMPRESSED_GRADIENTS = "DistributedDataParallel refuses `bf16_compress_hook` on the device"
     CONFORMANCE = "`opsmith conform` does not run"
     CPP_KERNELS = "`inductor: cpp` compiles no graph"
     CUSTOM_OUT_VARIANTS = (
@@ -45,10 +46,15 @@ class Feature(Enum):
     INDUCTOR = "Inductor generates no code for the device"
     KEPT_OPERATORS = "Inductor decomposes operators that the backend has kernels for"
     LAYOUTS = "Inductor may change the memory formats of convolutions"
+    OPCHECK = "`torch.library.opcheck` refuses arguments on the device that require a gradient"
     OPERATOR_CALLS = "compiled graphs and programs for ExecuTorch are not made"
     PYTHON_OPERATORS = "operators from Python are not differentiated"
     PYTREE = "compiled graphs, conformance tests and programs for ExecuTorch are not made"
+    RESTORED_PLACES = (
+        "torchao's tensors that are loaded to the device without an index do not meet others"
+    )
     SHARING = "conjugated and negated tensors cannot be sent to another process"
+    SYMMETRIC_MEMORY = "symmetric memory of the device is refused without a reason"
     TENSOR_TYPES = "`torch.<device>.FloatTensor` and its like are missing"
     TRACED_FUNCTIONS = (
         "Dynamo traces the functions of `torch.<device>` outside of compiled functions too"

@@ -165,6 +165,11 @@ _NAMES: Mapping[Feature | None, Mapping[str, str]] = {
         "torch._inductor.decomposition": "decompositions=inductor_decompositions"
     },
     Feature.LAYOUTS: {"torch._inductor.graph": "GraphLowering"},
+    Feature.OPCHECK: {
+        "torch._C": "_dispatch_has_kernel_for_dispatch_key",
+        "torch.testing._internal.optests.autograd_registration": "autograd_registration_check "
+        "set_autograd_fallback_mode",
+    },
     Feature.OPERATOR_CALLS: {"torch._ops": "OpOverload"},
     Feature.PYTHON_OPERATORS: {
         "torch._C": "_AutoDispatchBelowADInplaceOrView _AutoDispatchBelowAutograd "
@@ -174,7 +179,9 @@ _NAMES: Mapping[Feature | None, Mapping[str, str]] = {
         "torch.utils._pytree": "TreeSpec arg_tree_leaves tree_flatten tree_iter tree_leaves tree_map "
         "tree_map_only tree_unflatten",
     },
+    Feature.RESTORED_PLACES: {"torch._utils": "_get_restore_location"},
     Feature.SHARING: {"torch._C": "_set_conj _set_neg"},
+    Feature.SYMMETRIC_MEMORY: {"torch._C._distributed_c10d": "_SymmetricMemory"},
     Feature.TENSOR_TYPES: {"torch": "_tensor_classes"},
     Feature.TRACED_FUNCTIONS: {
         "torch._dynamo.trace_rules": "BUILTIN_INLINE_WHEN_CALLED add=add_trace_rule"
@@ -187,6 +194,7 @@ _MEMBERS: Mapping[Feature | None, Mapping[str, str]] = {
     None: {
         "torch._inductor.codegen.common.DeviceOpOverrides": "aten_device_type current_stream",
         "torch._inductor.scheduler.Scheduler": "_has_multi_stream_nodes",
+        "torch._C._distributed_c10d._SymmetricMemory": "get_mempool_allocator",
     },
     Feature.AOT_INDUCTOR: {
         "torch._inductor.codegen.common.DeviceOpOverrides": "cpp_aoti_device_guard "
@@ -201,6 +209,9 @@ _MEMBERS: Mapping[Feature | None, Mapping[str, str]] = {
     },
     Feature.COMPILED_GRAPHS: {
         "torch._inductor.output_code.OutputCode": "post_compile set_triton_bundle",
+    },
+    Feature.COMPRESSED_GRADIENTS: {
+        "torch.nn.parallel.DistributedDataParallel": "_check_comm_hook",
     },
     Feature.CPP_KERNELS: {
         "torch._inductor.async_compile.AsyncCompile": "cpp_pybinding",
@@ -238,6 +249,9 @@ _MEMBERS: Mapping[Feature | None, Mapping[str, str]] = {
     },
     Feature.LAYOUTS: {"torch._inductor.graph.GraphLowering": "decide_layout_opt"},
     Feature.OPERATOR_CALLS: {"torch._ops.OpOverload": "_schema is_view namespace"},
+    Feature.SYMMETRIC_MEMORY: {
+        "torch._C._distributed_c10d._SymmetricMemory": "empty_strided_p2p rendezvous",
+    },
 }
 
 # The first release, where that is not the oldest that opsmith is for, and what an earlier one has instead.
