@@ -586,6 +586,67 @@ def test_load_library_serves_programs_that_are_loaded_later(small: Path, whole: 
     assert done.stdout.splitlines() == ["fast", "''", "None", "[2.0]"], done.stderr
 
 
+def test_inputs_of_another_layout_are_refused_where_a_program_runs_itself(
+    chip: Path, whole: Path, tmp_path: Path
+) -> None:
+    image = torch.ones(1, 2, 3, 4)
+    contiguous = export(Small(), (image, image), tmp_path / "contiguous.pte", chip).program
+    last = image.to(memory_format=torch.channels_last)
+    channels_last = export(Small(), (last, last), tmp_path / "last.pte", chip).program
+    done = run_python(
+        """
+        import sys, torch
+        from pathlib import Path
+        from opsmith.errors import InputsRejected
+        from opsmith.executorch import load_library
+        from executorch.runtime import Runtime
+
+        load_library(sys.argv[1])
+        from executorch.extension.pybindings import portable_lib
+
+        image = torch.arange(24.).reshape(1, 2, 3, 4)
+        last = image.to(memory_format=torch.channels_last)
+        def tried(call, *arguments):
+            try:
+                print(call(*arguments)[0].flatten()[:3].tolist())
+            except InputsRejected as error:
+                print(error)
+        for path, fits, other in [(sys.argv[2], image, last), (sys.argv[3], last, image)]:
+            for source in (path, Path(path).read_bytes()):
+                method = Runtime.get().load_program(source).load_method("forward")
+                tried(method.execute, [fits, fits])
+                tried(method.execute, [fits, other])
+            module = portable_lib._load_for_executorch(path)
+            tried(module.forward, (fits, fits))
+            tried(module.run_method, "forward", (other, fits))
+        """,
+        whole,
+        contiguous,
+        channels_last,
+    )
+
+    def lines(path: object, place: int, layout: str, strides: list[int], remedy: str) -> list[str]:
+        return [
+            f"`{path}`: input {place} is float32[1, 2, 3, 4], and it takes float32[1, 2, 3, 4] {layout}, "
+            f"not with the strides {strides}",
+            f"  remedy: lay it out: {remedy}",
+        ]
+
+    computed, expected = "[0.0, 2.0, 4.0]", []
+    for path, *told in [
+        (contiguous, "contiguous", [24, 1, 8, 2], "x.contiguous()"),
+        (
+            channels_last,
+            "channels-last",
+            [24, 12, 4, 1],
+            "x.to(memory_format=torch.channels_last)",
+        ),
+    ]:
+        for place, name in [(1, path), (1, "the program's buffer"), (0, path)]:
+            expected += [computed, *lines(name, place, *told)]  # type: ignore[arg-type]
+    assert done.stdout.splitlines() == expected, done.stderr
+
+
 def test_a_library_says_whose_kernel_is_there_already(whole: Path, tmp_path: Path) -> None:
     copy = tmp_path / "libcopy.so"
     shutil.copy(whole, copy)

@@ -14,10 +14,20 @@ from opsmith.executorch.tasks import Expected, Failed, Stop
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from opsmith.executorch.program import ProgramInput
+
 # The dim order in which the channels are innermost, by the number of dimensions.
 _CHANNELS_LAST = {4: "channels_last", 5: "channels_last_3d"}
 # torch.dtype's own names come first in the table.
 _TORCH_DTYPES = {scalar: name for name, scalar in reversed(tuple(SCALAR_TYPE_OF.items()))}
+
+
+def expected_inputs(inputs: Sequence[ProgramInput | None]) -> list[Expected | None]:
+    """What a method takes, of its ``inputs`` in the program."""
+    return [
+        each and Expected(each.meta.dtype, each.meta.dim_order, each.sizes, each.dynamic)
+        for each in inputs
+    ]
 
 
 def check_inputs(program: str, inputs: Sequence[Any], expected: Sequence[Expected | None]) -> None:
@@ -30,9 +40,17 @@ def check_inputs(program: str, inputs: Sequence[Any], expected: Sequence[Expecte
         )
     for place, (given, wanted) in enumerate(zip(inputs, expected, strict=True)):
         if wanted is not None and (wrong := _mismatch(given, wanted)):
-            reason, remedy = wrong
-            what = f"input {place} is {shown(given)}, and it takes {_taken(wanted)}{reason}"
-            raise _rejection(program, what, remedy)
+            raise _rejection(program, *_told(place, given, wanted, wrong))
+
+
+def layout_mismatch(place: int, given: Any, wanted: Expected) -> tuple[str, str] | None:
+    """Says how an input lies otherwise than ``wanted``, and the remedy; None for what the runtime checks."""
+    import torch
+
+    if not isinstance(given, torch.Tensor) or given.dim() != len(wanted.sizes):
+        return None
+    wrong = _layout_mismatch(given, wanted)
+    return wrong and _told(place, given, wanted, wrong)
 
 
 def shown(value: Any) -> str:
@@ -46,6 +64,11 @@ def shown(value: Any) -> str:
 
 def _dtype_name(tensor: Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
+
+
+def _told(place: int, given: Any, wanted: Expected, wrong: tuple[str, str]) -> tuple[str, str]:
+    reason, remedy = wrong
+    return f"input {place} is {shown(given)}, and it takes {_taken(wanted)}{reason}", remedy
 
 
 def _rejection(program: str, reason: str, remedy: str) -> Stop:

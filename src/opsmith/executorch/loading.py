@@ -15,6 +15,7 @@ from typing import Any
 
 from opsmith.build.executorch import find_executorch
 from opsmith.errors import LibraryRejected
+from opsmith.executorch.input_layouts import check_layouts
 from opsmith.executorch.library_file import LibraryFile, check_fits, read_library_file
 from opsmith.executorch.program import ExecutorchProgram
 from opsmith.plan.executorch.built_libraries import registered_on_demand
@@ -89,13 +90,14 @@ class PlainLibrary:
 def load_library(path: Path | str, programs: Sequence[ExecutorchProgram] = ()) -> LoadedLibrary:
     """Loads the library in the file ``path``, or in the folder, and registers what ``programs`` need of it.
 
-    Loads ExecuTorch's runtime first, where that is not there.  Raises
+    Loads ExecuTorch's runtime first, where that is not there, and has it refuse inputs of another layout
+    than those of the programs that it loads then.  Raises
     :class:`~opsmith.errors.FileMissing` and :class:`~opsmith.errors.LibraryRejected`, where it was built for
     something else or its kernels are there already.
     """
     file = read_library_file(library_path(Path(path)))
     check_fits(file)
-    runtime_module()
+    check_layouts(runtime_module())
     loaded = LoadedLibrary(file)
     loaded.register_for([call.form for program in programs for call in program.calls])
     return loaded

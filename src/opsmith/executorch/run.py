@@ -13,6 +13,7 @@ from pathlib import Path
 from opsmith.build.progress import OnProgress, Progress
 from opsmith.cache_folder import cache_root
 from opsmith.errors import FileMissing, InputsRejected, OpsmithError, ProgramFailed, nearest
+from opsmith.executorch.inputs import expected_inputs
 from opsmith.executorch.named_libraries import (
     check_served,
     check_together,
@@ -22,7 +23,7 @@ from opsmith.executorch.named_libraries import (
 )
 from opsmith.executorch.program import ExecutorchProgram, graph_beside, read_program
 from opsmith.executorch.runtime import installed_runtime
-from opsmith.executorch.tasks import Expected, Failed, Ran, RunProgram
+from opsmith.executorch.tasks import Failed, Ran, RunProgram
 from opsmith.executorch.worker_process import ask
 from opsmith.plan.executorch.built_libraries import serve_built
 from opsmith.plan.executorch.kernel_keys import CallForm
@@ -143,12 +144,7 @@ def _task(
         libraries=[str(each.resolve()) for each in libraries],
         calls=[(form.operator, form.arguments) for form in forms],
         inputs=None if inputs is None else str(inputs),
-        expected=[
-            None
-            if each is None
-            else Expected(each.meta.dtype, each.meta.dim_order, each.sizes, each.dynamic)
-            for each in program.inputs[method]
-        ],
+        expected=expected_inputs(program.inputs[method]),
         exported=str(exported) if exported != path and exported.is_file() else None,
     )
 
