@@ -12,11 +12,9 @@
 #include <cinttypes>
 #include <cstdint>
 #include <cstring>
-#include <limits>
 #include <optional>
 #include <tuple>
 
-#include "checked_sizes.h"
 #include "dims.h"
 #include "dtype_names.h"
 #include "dtypes.h"
@@ -93,12 +91,14 @@ inline bool convolution_sizes(KernelRuntimeContext& context, const Tensor& input
   OPSMITH_CHECK(context, weight.sizes()[0] % groups == 0, InvalidArgument, false,
                 "Given groups=%" PRId64 ", expected weight to be divisible by it at dimension 0, but got %d",
                 groups, static_cast<int>(weight.sizes()[0]));
-  const int64_t expected = parameters.transposed ? weight.sizes()[0] : weight.sizes()[1] * groups;
-  OPSMITH_CHECK(context, input.sizes()[1] == expected, InvalidArgument, false,
+  // A weight without elements may be of any number of groups.
+  const Checked of_groups = Checked(weight.sizes()[1]) * groups;
+  const Checked expected = parameters.transposed ? weight.sizes()[0] : of_groups;
+  OPSMITH_CHECK(context, of_groups.fits() && expected == input.sizes()[1], InvalidArgument, false,
                 "Given groups=%" PRId64 ", expected input to have %" PRId64
                 " channels, but got %d channels instead",
-                groups, expected, static_cast<int>(input.sizes()[1]));
-  output = {input.sizes()[0], parameters.transposed ? weight.sizes()[1] * groups : weight.sizes()[0]};
+                groups, expected.value(), static_cast<int>(input.sizes()[1]));
+  output = {input.sizes()[0], parameters.transposed ? of_groups.value() : weight.sizes()[0]};
   if (input.sizes()[1] == 0) {
     output[1] = 0;  // as ATen says of inputs without channels
   }
@@ -110,31 +110,21 @@ inline bool convolution_sizes(KernelRuntimeContext& context, const Tensor& input
     const int64_t dilation = entry(parameters.dilation, d);
     OPSMITH_CHECK(context, stride > 0 && padding >= 0 && dilation > 0, InvalidArgument, false,
                   "non-positive stride or dilation, or negative padding, is not supported");
-    // Kernels pad and walk images by these; ATen's own take them for int, too.
-    constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
-    OPSMITH_CHECK(context, stride <= kMost && padding <= kMost && dilation <= kMost, InvalidArgument, false,
-                  "stride, padding or dilation is beyond %" PRId64, kMost);
+    const SlidingWindow window{weight.sizes()[2 + d], stride, padding, dilation};
+    OPSMITH_CHECK(context, window.is_taken(), InvalidArgument, false,
+                  "stride, padding or dilation is beyond %" PRId64, SlidingWindow::kMost);
     const int64_t size = input.sizes()[2 + d];
-    const Checked reach = Checked(dilation) * (weight.sizes()[2 + d] - 1) + 1;
-    const Checked padded = Checked(size) + Checked(2) * padding;
-    const Checked transposed =
-        Checked(size - 1) * stride - Checked(2) * padding + reach + entry(parameters.output_padding, d);
-    OPSMITH_CHECK(context, reach.fits() && padded.fits() && (!parameters.transposed || transposed.fits()),
-                  InvalidArgument, false, "sizes, padding and dilation go beyond 64 bits");
-    int64_t result;
-    if (parameters.transposed) {
-      result = transposed.value();
-    } else {
-      OPSMITH_CHECK(context, padded.value() >= reach.value(), InvalidArgument, false,
-                    "Calculated padded input size per channel: %" PRId64 ". Kernel size: %" PRId64
-                    ". Kernel size can't be greater than actual input size",
-                    padded.value(), reach.value());
-      result = (padded.value() - reach.value()) / stride + 1;
-    }
-    OPSMITH_CHECK(context, result >= 0, InvalidArgument, false, "the output would be too small");
-    bytes = bytes * (Checked(std::max(size, result)) + Checked(2) * padding);
-    OPSMITH_CHECK(context, bytes.fits(), InvalidArgument, false, "a padded image goes beyond 64 bits");
-    output.push_back(result);
+    const Checked result = parameters.transposed ? window.covered(size, entry(parameters.output_padding, d))
+                                                 : window.places(size);
+    OPSMITH_CHECK(context, parameters.transposed || result.value() >= 1, InvalidArgument, false,
+                  "Calculated padded input size per channel: %" PRId64 ". Kernel size: %" PRId64
+                  ". Kernel size can't be greater than actual input size",
+                  window.padded(size).value(), window.reach().value());
+    OPSMITH_CHECK(context, result.value() >= 0, InvalidArgument, false, "the output would be too small");
+    bytes = bytes * window.padded(std::max(size, result.value()));
+    OPSMITH_CHECK(context, result.fits() && bytes.fits(), InvalidArgument, false,
+                  "sizes, padding and dilation go beyond 64 bits");
+    output.push_back(result.value());
   }
   return true;
 }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <initializer_list>
 
+#include "checked_sizes.h"
 #include "checks.h"
 
 namespace opsmith {
@@ -64,6 +65,20 @@ struct Dims {
     }
   }
 };
+
+// Whether a tensor of these sizes, which may be any numbers, has so many elements.
+inline bool have_elements(const Dims& sizes, int64_t numel) {
+  Checked product = 1;
+  bool is_empty = false;
+  for (int64_t i = 0; i < sizes.rank; ++i) {
+    if (sizes[i] < 0) {
+      return false;
+    }
+    is_empty = is_empty || sizes[i] == 0;
+    product = product * sizes[i];
+  }
+  return is_empty ? numel == 0 : product == numel;
+}
 
 inline Dims sizes_of(const Tensor& t) {
   return Dims(t.sizes());

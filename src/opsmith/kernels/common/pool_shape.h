@@ -4,7 +4,6 @@
 
 #include <cinttypes>
 
-#include "checked_sizes.h"
 #include "dtypes.h"
 #include "feature_map.h"
 #include "resize.h"
@@ -40,6 +39,7 @@ inline bool pooled_sizes(KernelRuntimeContext& context, const char* name, const 
                 "%s: Expected %dD or %dD input, but got %d dimensions", name, static_cast<int>(spatial + 1),
                 static_cast<int>(spatial + 2), static_cast<int>(rank));
   sizes = sizes_of(self);
+  Checked shown = 1;  // by one window, the padding included
   for (int64_t d = 0; d < spatial; ++d) {
     const int64_t kernel = entry(window.kernel, d);
     const int64_t stride = window.stride.empty() ? kernel : entry(window.stride, d);
@@ -52,20 +52,19 @@ inline bool pooled_sizes(KernelRuntimeContext& context, const char* name, const 
                   "dilation should be greater than zero, but got %" PRId64, dilation);
     OPSMITH_CHECK(context, padding >= 0, InvalidArgument, false,
                   "pad must be non-negative, but got pad: %" PRId64, padding);
+    const SlidingWindow along{kernel, stride, padding, dilation};
+    shown = shown * kernel;
+    OPSMITH_CHECK(context, along.is_taken() && shown.fits(), InvalidArgument, false,
+                  "kernel size, stride, padding or dilation is beyond %" PRId64
+                  ", or the kernel's elements go beyond 64 bits",
+                  SlidingWindow::kMost);
     const int64_t in = sizes[rank - spatial + d];
-    const Checked reach = Checked(dilation) * (kernel - 1) + 1;
-    const Checked beyond = Checked(in) + Checked(2) * padding + stride;
-    OPSMITH_CHECK(context, reach.fits() && beyond.fits(), InvalidArgument, false,
-                  "sizes, padding, stride and dilation go beyond 64 bits");
-    OPSMITH_CHECK(context, padding <= reach.value() / 2, InvalidArgument, false,
+    OPSMITH_CHECK(context, padding <= along.reach().value() / 2, InvalidArgument, false,
                   "pad should be at most half of effective kernel size, but got pad=%" PRId64
                   ", kernel_size=%" PRId64 " and dilation=%" PRId64,
                   padding, kernel, dilation);
     int64_t& size = sizes[rank - spatial + d];
-    size = floor_divided(in + 2 * padding - reach.value() + (window.ceil_mode ? stride - 1 : 0), stride) + 1;
-    if (window.ceil_mode && (size - 1) * stride >= in + padding) {
-      --size;  // the last window begins inside the input or its left padding
-    }
+    size = along.places(in, window.ceil_mode).value();
     OPSMITH_CHECK(context, size >= 1, InvalidArgument, false,
                   "Given input size: %" PRId64 ", the calculated output size: %" PRId64
                   " at spatial dimension %" PRId64 ". Output size is too small",

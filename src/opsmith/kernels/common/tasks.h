@@ -20,7 +20,7 @@ class Tasks {
         parts_(ceil_divided(tasks, at_once_)),
         parts_of_thread_(ceil_divided(worth_a_thread, at_once_)),
         elements_(ceil_divided(elements, kLine) * kLine),
-        memory_(temporary<T>(context, parts_ * elements_)) {}
+        memory_(temporary<T>(context, Checked(parts_) * elements_)) {}
 
   // Without it the context has failed.
   bool has_memory() const { return memory_ != nullptr; }

@@ -1,12 +1,14 @@
 // Memory that a kernel needs while it runs.
 #pragma once
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstdint>
 #include <memory>
 #include <new>
 #include <utility>
 
+#include "checked_sizes.h"
 #include "checks.h"
 
 namespace opsmith {
@@ -30,11 +32,16 @@ class Temporary {
 };
 
 // `count` elements from the runtime, aligned to a cache line, or from the heap where the runtime was given
-// nothing to take them from; null, with the call rejected, where there are not so many.
+// nothing to take them from; null, with the call rejected, where there are not so many, or no such number.
 template <class T>
-Temporary<T> temporary(KernelRuntimeContext& context, int64_t count) {
+Temporary<T> temporary(KernelRuntimeContext& context, Checked count) {
   constexpr std::align_val_t kLine{64};
-  const size_t size = static_cast<size_t>(count > 0 ? count : 1) * sizeof(T);
+  const Checked bytes = count * static_cast<int64_t>(sizeof(T));
+  if (!bytes.fits() || bytes.value() < 0) {
+    reject(context, Error::MemoryAllocationFailed, "temporary memory goes beyond 64 bits");
+    return {};
+  }
+  const size_t size = std::max(static_cast<size_t>(bytes.value()), sizeof(T));
   const auto memory = context.allocate_temp(size, static_cast<size_t>(kLine));
   if (memory.ok()) {
     return Temporary<T>(static_cast<T*>(memory.get()));
@@ -45,7 +52,7 @@ Temporary<T> temporary(KernelRuntimeContext& context, int64_t count) {
                           std::shared_ptr<void>(own, [](void* p) { ::operator delete(p, kLine); }));
     }
   }
-  reject(context, memory.error(), "no temporary memory for %" PRId64 " elements of %zu bytes", count,
+  reject(context, memory.error(), "no temporary memory for %" PRId64 " elements of %zu bytes", count.value(),
          sizeof(T));
   return {};
 }

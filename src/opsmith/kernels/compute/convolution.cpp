@@ -9,10 +9,10 @@
 #include <tuple>
 
 #include <ATen/core/Tensor.h>
-#include <ATen/native/ConvUtils.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/sum.h>
 
+#include "../meta/result_sizes.h"
 #include "dense.h"
 #include "launch.h"
 #include "matmul.h"
@@ -180,16 +180,15 @@ at::Tensor convolution_overrideable(const at::Tensor& input, const at::Tensor& w
   const at::Tensor in = input.contiguous();
   const at::Tensor w = weight.contiguous();
   const at::Tensor b = bias.value_or(at::Tensor());
+  const at::DimVector sizes = meta_functions::convolution_result(in, w, stride, padding, dilation, transposed,
+                                                                 output_padding, groups);
   if (!transposed) {
-    const auto sizes = at::native::conv_output_size(in.sizes(), w.sizes(), padding, stride, dilation);
     const ConvolutionShape shape = convolution_shape(in.sizes(), sizes, w.sizes(), stride, padding, dilation);
     if (in.numel() == 0 || shape.places() == 0) {
       return at::empty(sizes, in.options());
     }
     return result_of(in, w, b.defined() ? b.contiguous() : b, shape, groups);
   }
-  const auto sizes =
-      at::native::conv_input_size(in.sizes(), w.sizes(), padding, output_padding, stride, dilation, groups);
   if (in.numel() == 0) {
     return at::empty(sizes, in.options());
   }

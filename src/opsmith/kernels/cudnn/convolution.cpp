@@ -21,6 +21,7 @@
 #include <opsmith/unsupported.h>
 
 #include "../common/nvidia_library.h"
+#include "../meta/result_sizes.h"
 #include "api.h"
 
 namespace opsmith::cudnn {
@@ -276,11 +277,10 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight,
     check_dtype(input, *bias, "bias");
   }
   const at::MemoryFormat layout = layout_of(input, weight);
-  const at::Tensor out = at::empty(
-      transposed ? at::native::conv_input_size(input.sizes(), weight.sizes(), padding, output_padding, stride,
-                                               dilation, groups)
-                 : at::native::conv_output_size(input.sizes(), weight.sizes(), padding, stride, dilation),
-      input.options().memory_format(layout));
+  const at::Tensor out =
+      at::empty(meta_functions::convolution_result(input, weight, stride, padding, dilation, transposed,
+                                                   output_padding, groups),
+                input.options().memory_format(layout));
   const at::Tensor in = laid_out(input, layout), w = laid_out(weight, layout);
   const Parameters parameters{stride, padding, dilation, groups};
   transposed ? run(kImage, {out, w, in}, parameters, layout) : run(kResult, {in, w, out}, parameters, layout);

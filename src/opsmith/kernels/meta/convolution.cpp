@@ -1,6 +1,6 @@
 // Convolutions, averages of windows and their gradients, and places in images.
-#include "../common/checked_sizes.h"
 #include "meta_tensors.h"
+#include "result_sizes.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/native/AdaptivePooling.h>
@@ -17,33 +17,6 @@
 
 namespace opsmith::meta_functions {
 namespace {
-
-// The element for `dim` of a list that may have one for all dimensions.
-int64_t at_dim(at::IntArrayRef values, size_t dim) {
-  return values.size() == 1 ? values[0] : values[dim];
-}
-
-// The sizes of a convolution's result, of arguments that ATen takes.
-at::DimVector sizes_of_result(const at::Tensor& input, const at::Tensor& weight, at::IntArrayRef stride,
-                              at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed,
-                              at::IntArrayRef output_padding, int64_t groups) {
-  at::DimVector sizes{input.size(0), transposed ? groups * weight.size(1) : weight.size(0)};
-  if (input.size(1) == 0) {
-    sizes[1] = 0;
-  }
-  for (int64_t i = 2; i < input.dim(); ++i) {
-    const size_t dim = static_cast<size_t>(i - 2);
-    const Checked pad = Checked(2) * at_dim(padding, dim);
-    const Checked window = Checked(at_dim(dilation, dim)) * (weight.size(i) - 1) + 1;
-    const int64_t step = at_dim(stride, dim);
-    const Checked size = transposed
-                             ? Checked(input.size(i) - 1) * step - pad + window + at_dim(output_padding, dim)
-                             : Checked(input.size(i)) + pad - window;
-    TORCH_CHECK(size.fits(), "convolution: sizes, padding and dilation go beyond 64 bits");
-    sizes.push_back(transposed ? size.value() : size.value() / step + 1);
-  }
-  return sizes;
-}
 
 // The other parameters of a convolution.
 struct Settings {
@@ -71,9 +44,10 @@ bool is_left_to_one_dnn(const at::Tensor& input, const at::Tensor& weight, const
   const bool steps = any(
       [&](size_t dim) { return at_dim(settings.stride, dim) != 1 || at_dim(settings.dilation, dim) != 1; });
   const int64_t height = weight.size(-2), width = weight.size(-1);
-  const int64_t pixels = input.size(0) * input.size(1) * input.size(2) * input.size(3);
+  const Checked pixels = Checked(input.size(0)) * input.size(1) * input.size(2) * input.size(3);
   return (steps || input.size(0) >= 16 || width != 1 || height != 1 || at::get_num_threads() > 1) &&
-         (settings.groups > 1 || (width > 3 && height > 3) || input.size(0) > 1 || pixels > 20480);
+         (settings.groups > 1 || (width > 3 && height > 3) || input.size(0) > 1 || !pixels.fits() ||
+          pixels.value() > 20480);
 }
 
 // The memory format of a convolution's results on the CPU, of operands with two or three spatial dimensions.
@@ -111,7 +85,7 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight,
       c10::fromIntArrayRefSlow(dilation), transposed, c10::fromIntArrayRefSlow(output_padding), groups,
       std::nullopt);
   at::DimVector sizes =
-      sizes_of_result(input, weight, stride, padding, dilation, transposed, output_padding, groups);
+      convolution_result(input, weight, stride, padding, dilation, transposed, output_padding, groups);
   const int64_t dims = input.dim();
   const at::Tensor images = with_height(dims == 3 ? input.contiguous() : input);
   if (backend == at::native::ConvBackend::Empty) {
@@ -210,13 +184,13 @@ at::Tensor im2col(const at::Tensor& self, at::IntArrayRef kernel, at::IntArrayRe
   at::native::im2col_shape_check(self, at::Tensor(), kernel[0], kernel[1], dilation[0], dilation[1],
                                  padding[0], padding[1], stride[0], stride[1]);
   at::DimVector sizes(self.sizes().slice(0, self.dim() - 3));
-  sizes.push_back(self.size(-3) * kernel[0] * kernel[1]);
-  int64_t places = 1;
+  sizes.push_back(value_of(Checked(self.size(-3)) * kernel[0] * kernel[1], "im2col"));
+  Checked places = 1;
   for (const size_t dim : {0, 1}) {
-    const int64_t window = dilation[dim] * (kernel[dim] - 1) + 1;
-    places *= (self.size(dim == 0 ? -2 : -1) + 2 * padding[dim] - window) / stride[dim] + 1;
+    const SlidingWindow window{kernel[dim], stride[dim], padding[dim], dilation[dim]};
+    places = places * window.places(self.size(dim == 0 ? -2 : -1));
   }
-  sizes.push_back(places);
+  sizes.push_back(value_of(places, "im2col"));
   return contiguous(sizes, self.scalar_type());
 }
 

@@ -218,7 +218,7 @@ Temporary<float> lay_channels_last(KernelRuntimeContext& context, const Tensor& 
   const auto map = feature_map_at(static_cast<const float*>(image.const_data_ptr()), image, 2);
   const int64_t before = border[1] * map.channels, pixels = map.size[2] * map.channels;
   const int64_t row_units = pixels + 2 * before, rows = map.size[1] + 2 * border[0];
-  const auto laid = temporary<float>(context, map.batch * rows * row_units);
+  const auto laid = temporary<float>(context, Checked(map.batch) * rows * row_units);
   float* const to = laid;
   if (to == nullptr) {
     return laid;
@@ -282,30 +282,32 @@ bool packed_convolution_sizes(KernelRuntimeContext& context, const Tensor& input
                 "convolution_packed: %d and %" PRId64 " channels are not divided into %" PRId64 " groups",
                 static_cast<int>(input.sizes()[1]), out_channels, groups);
   sizes = {input.sizes()[0], out_channels};
+  Checked bytes = Checked(input.sizes()[1]) * static_cast<int64_t>(sizeof(float));  // of a padded image
   for (int64_t d = 0; d < 2; ++d) {
-    OPSMITH_CHECK(
-        context,
-        entry(kernel_size, d) > 0 && entry(stride, d) > 0 && entry(padding, d) >= 0 && entry(dilation, d) > 0,
-        InvalidArgument, false,
-        "convolution_packed: non-positive kernel, stride or dilation, or negative padding, is not "
-        "supported");
-    const Checked size = Checked(input.sizes()[2 + d]) + Checked(2) * entry(padding, d);
-    const Checked reach = Checked(entry(dilation, d)) * (entry(kernel_size, d) - 1) + 1;
-    OPSMITH_CHECK(context, size.fits() && reach.fits(), InvalidArgument, false,
-                  "convolution_packed: sizes, padding and dilation go beyond 64 bits");
-    OPSMITH_CHECK(context, size.value() >= reach.value(), InvalidArgument, false,
+    const SlidingWindow window{entry(kernel_size, d), entry(stride, d), entry(padding, d),
+                               entry(dilation, d)};
+    OPSMITH_CHECK(context, window.is_valid() && window.is_taken(), InvalidArgument, false,
+                  "convolution_packed: non-positive kernel, stride or dilation, negative padding, or one "
+                  "beyond %" PRId64 ", is not supported",
+                  SlidingWindow::kMost);
+    const int64_t size = input.sizes()[2 + d];
+    const int64_t places = window.places(size).value();
+    OPSMITH_CHECK(context, places >= 1, InvalidArgument, false,
                   "convolution_packed: the kernel reaches over %" PRId64
                   " pixels, and the padded image has %" PRId64,
-                  reach.value(), size.value());
-    sizes.push_back((size.value() - reach.value()) / entry(stride, d) + 1);
+                  window.reach().value(), window.padded(size).value());
+    bytes = bytes * window.padded(size);
+    OPSMITH_CHECK(context, bytes.fits(), InvalidArgument, false,
+                  "convolution_packed: a padded image goes beyond 64 bits");
+    sizes.push_back(places);
   }
   const bool is_depthwise = groups > 1 && groups == input.sizes()[1] && groups == out_channels;
   const int64_t panels = is_depthwise ? panels_of(groups) : groups * panels_of(out_channels / groups);
   const int64_t places = entry(kernel_size, 0) * entry(kernel_size, 1);
-  const int64_t depth = places * (is_depthwise ? 1 : input.sizes()[1] / groups);
+  const Checked depth = Checked(places) * (is_depthwise ? 1 : input.sizes()[1] / groups);
   OPSMITH_CHECK(
       context,
-      packed.dim() == 3 && packed.sizes()[0] == panels && packed.sizes()[1] == depth &&
+      packed.dim() == 3 && packed.sizes()[0] == panels && depth == packed.sizes()[1] &&
           packed.sizes()[2] == kPanel,
       InvalidArgument, false,
       "convolution_packed: the weight was packed for other channels, another kernel or other groups");

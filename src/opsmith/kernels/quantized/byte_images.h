@@ -65,6 +65,8 @@ inline void put_back(const uint8_t* from, const Tensor& out) {
 // How a window moves over an image along height and width; a list of one number stands for both.
 struct Window2d {
   int64_t kernel[2], stride[2], padding[2], dilation[2];
+
+  SlidingWindow along(int64_t d) const { return {kernel[d], stride[d], padding[d], dilation[d]}; }
 };
 
 // That the lists make one; false: the call has been rejected.
@@ -74,35 +76,17 @@ inline bool window_of(KernelRuntimeContext& context, const char* name, IntList k
     OPSMITH_CHECK(context, list.size() == 1 || list.size() == 2, InvalidArgument, false,
                   "%s: kernel, stride, padding and dilation have 1 or 2 numbers, not %zu", name, list.size());
   }
-  constexpr int64_t kMost = INT32_MAX;
   for (size_t d = 0; d < 2; ++d) {
     const auto of = [d](IntList list) { return list[list.size() == 1 ? 0 : d]; };
     window.kernel[d] = of(kernel);
     window.stride[d] = of(stride);
     window.padding[d] = of(padding);
     window.dilation[d] = of(dilation);
-    for (const int64_t each :
-         {window.kernel[d], window.stride[d], window.dilation[d], window.padding[d] + 1}) {
-      OPSMITH_CHECK(context, each > 0 && each <= kMost, InvalidArgument, false,
-                    "%s: kernel, stride and dilation have to be positive, and padding not negative", name);
-    }
+    const SlidingWindow along = window.along(static_cast<int64_t>(d));
+    OPSMITH_CHECK(context, along.is_valid() && along.is_taken(), InvalidArgument, false,
+                  "%s: kernel, stride and dilation have to be positive, and padding not negative", name);
   }
   return true;
-}
-
-// The size of what it gives along dimension `d` of an image, less than 1 where it does not fit; `ceil` counts
-// windows that begin within the image or its padding before it, and end beyond.
-inline int64_t windows_along(const Window2d& window, int64_t d, int64_t size, bool ceil = false) {
-  const int64_t reach = window.dilation[d] * (window.kernel[d] - 1) + 1;
-  const int64_t room = size + 2 * window.padding[d] - reach;
-  if (room < 0 && !ceil) {
-    return 0;
-  }
-  int64_t count = (room + (ceil ? window.stride[d] - 1 : 0)) / window.stride[d] + 1;
-  if (ceil && (count - 1) * window.stride[d] >= size + window.padding[d]) {
-    --count;
-  }
-  return count;
 }
 
 }  // namespace opsmith::quantized

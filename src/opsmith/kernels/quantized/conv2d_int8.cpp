@@ -98,7 +98,7 @@ bool prepare(KernelRuntimeContext& context, const Tensor& input, const Tensor& w
   Dims sizes{input.sizes()[0], out_channels};
   for (int64_t d = 0; d < 2; ++d) {
     const int64_t size = input.sizes()[static_cast<size_t>(2 + d)];
-    const int64_t count = windows_along(c.window, d, size);
+    const int64_t count = c.window.along(d).places(size).value();
     OPSMITH_CHECK(context, count > 0, InvalidArgument, false,
                   "%s: the kernel reaches beyond the padded input of size %" PRId64, kName,
                   size + 2 * c.window.padding[d]);

@@ -27,7 +27,7 @@ bool prepare(KernelRuntimeContext& context, const Tensor& input, const Window2d&
     OPSMITH_CHECK(context, window.padding[d] <= window.kernel[d] / 2, InvalidArgument, false,
                   "%s: padding is at most half of the kernel", kName);
     const int64_t size = input.sizes()[static_cast<size_t>(2 + d)];
-    const int64_t count = windows_along(window, d, size, ceil_mode);
+    const int64_t count = window.along(d).places(size, ceil_mode).value();
     OPSMITH_CHECK(context, count > 0 && size > 0, InvalidArgument, false,
                   "%s: the kernel reaches beyond the padded input of size %" PRId64, kName,
                   size + 2 * window.padding[d]);

@@ -1,7 +1,6 @@
 // im2col and col2im: sliding windows as columns, and columns added up to a feature map again.
 #include <algorithm>
 
-#include "../../common/checked_sizes.h"
 #include "../../common/feature_map.h"
 #include "../movement.h"
 
@@ -17,11 +16,10 @@ struct Windows {
   IntList padding;
   IntList stride;
 
-  // The elements between the first window and the last; negative where none fits.
-  Checked room(int64_t size, int64_t d) const {
-    return Checked(size) + Checked(2) * padding[d] - Checked(dilation[d]) * (Checked(kernel[d]) - 1) - 1;
+  Checked places(int64_t size, int64_t d) const {
+    return SlidingWindow{kernel[d], stride[d], padding[d], dilation[d]}.places(size);
   }
-  int64_t count(int64_t size, int64_t d) const { return room(size, d).value() / stride[d] + 1; }
+  int64_t count(int64_t size, int64_t d) const { return places(size, d).value(); }
 };
 
 bool valid(KernelRuntimeContext& context, const char* name, const Windows& windows, int64_t height,
@@ -32,14 +30,16 @@ bool valid(KernelRuntimeContext& context, const char* name, const Windows& windo
                   name, list.size());
   }
   const int64_t sizes[] = {height, width};
+  Checked columns = 1;
   for (int64_t d = 0; d < 2; ++d) {
     OPSMITH_CHECK(context, windows.kernel[d] > 0 && windows.dilation[d] > 0 && windows.stride[d] > 0,
                   InvalidArgument, false, "%s: kernel, dilation and stride should be greater than zero",
                   name);
     OPSMITH_CHECK(context, windows.padding[d] >= 0, InvalidArgument, false,
                   "%s: padding should be non-negative", name);
-    OPSMITH_CHECK(context, windows.room(sizes[d], d).fits(), InvalidArgument, false,
-                  "%s: sizes, padding and dilation go beyond 64 bits", name);
+    columns = columns * windows.kernel[d] * windows.places(sizes[d], d);
+    OPSMITH_CHECK(context, columns.fits(), InvalidArgument, false,
+                  "%s: sizes, kernel, padding and dilation go beyond 64 bits", name);
     OPSMITH_CHECK(context, windows.count(sizes[d], d) >= 1, InvalidArgument, false,
                   "%s: the calculated shape of the array of sliding blocks must be positive, but %" PRId64
                   " elements give %" PRId64,

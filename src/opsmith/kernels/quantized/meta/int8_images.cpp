@@ -1,5 +1,7 @@
 // How the results of conv2d_int8, max_pool2d_int8 and add_int8 are shaped, for PyTorch: images have their
 // channels innermost.
+#include "../../common/checked_sizes.h"
+
 #include <optional>
 
 #include <ATen/core/Tensor.h>
@@ -25,11 +27,13 @@ at::Tensor image(const char* name, const at::Tensor& input, const c10::SymInt& c
   std::vector<c10::SymInt> sizes{input.sym_size(0), channels};
   for (size_t d = 0; d < 2; ++d) {
     const int64_t step = of(stride, d), before = of(padding, d);
-    const int64_t reach = of(dilation, d) * (of(kernel, d) - 1) + 1;
-    TORCH_CHECK(step > 0 && before >= 0 && reach > 0, name,
+    const Checked reach = SlidingWindow{of(kernel, d), step, before, of(dilation, d)}.reach();
+    TORCH_CHECK(step > 0 && before >= 0 && reach.value() > 0, name,
                 ": kernel, stride and dilation have to be positive, and padding not negative");
+    const Checked added = Checked(2) * before - reach;
+    TORCH_CHECK(added.fits(), name, ": kernel, padding and dilation go beyond 64 bits");
     const c10::SymInt size = input.sym_size(static_cast<int64_t>(2 + d));
-    const c10::SymInt room = size + (2 * before - reach);
+    const c10::SymInt room = size + added.value();
     TORCH_CHECK(ceil || room >= 0, name, ": the kernel reaches beyond the padded input of size ",
                 size + 2 * before);
     c10::SymInt count = (room + (ceil ? step - 1 : 0)) / step + 1;
