@@ -18,8 +18,9 @@ inline constexpr int64_t kGrain = 32768;
 // How many pieces of the work may have memory of their own.
 inline constexpr int64_t kMostParts = 64;
 
+// Rounded up; `b` is positive, and may be any such number.
 inline int64_t ceil_divided(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
+  return a / b + (a % b > 0 ? 1 : 0);
 }
 
 // The grain size of rows that cost `cost` elements each, where that of elements is `grain`.

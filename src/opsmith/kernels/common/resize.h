@@ -3,6 +3,7 @@
 
 #include <cinttypes>
 #include <initializer_list>
+#include <limits>
 #include <optional>
 
 #include "dims.h"
@@ -21,7 +22,16 @@ inline bool resize_to(KernelRuntimeContext& context, Tensor& out,
 
 inline bool resize(KernelRuntimeContext& context, Tensor& out, const Dims& sizes) {
   executorch::aten::SizesType narrow[kMaxDims];
-  std::copy_n(sizes.value, sizes.rank, narrow);
+  constexpr int64_t kMost = std::numeric_limits<executorch::aten::SizesType>::max();
+  // PyTorch's Tensors without elements may have any sizes, which the bridge narrows as well.
+  const bool is_empty = !in_executorch() && have_elements(sizes, 0);
+  for (int64_t i = 0; i < sizes.rank; ++i) {
+    OPSMITH_CHECK(context, is_empty || (sizes[i] >= 0 && sizes[i] <= kMost), InvalidArgument, false,
+                  "the result's size at dimension %" PRId64 " would be %" PRId64
+                  ", and a Tensor's are from 0 to %" PRId64,
+                  i, sizes[i], kMost);
+    narrow[i] = static_cast<executorch::aten::SizesType>(sizes[i]);
+  }
   return resize_to(context, out, {narrow, static_cast<size_t>(sizes.rank)});
 }
 

@@ -1,5 +1,6 @@
 // Elements by their indices, and their order.
 #include "meta_tensors.h"
+#include "result_sizes.h"
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/WrapDimUtils.h>
@@ -65,7 +66,7 @@ at::Tensor repeat(const at::Tensor& self, at::IntArrayRef repeats) {
   at::DimVector sizes(repeats);
   for (int64_t dim = 0; dim < given; ++dim) {
     const int64_t own = dim - (given - self.dim());
-    sizes[dim] *= own >= 0 ? self.size(own) : 1;
+    sizes[dim] = value_of(Checked(repeats[dim]) * (own >= 0 ? self.size(own) : 1), "repeat");
     TORCH_CHECK(sizes[dim] >= 0, "Trying to create tensor with negative dimension ", sizes[dim], ": ",
                 at::IntArrayRef(sizes));
   }

@@ -1,7 +1,7 @@
 // Operators that move elements. Where PyTorch's meta kernels say other things than its CPU does, of empty
 // Tensors and of channels-last ones, these say what the CPU does.
-#include "../common/checked_sizes.h"
 #include "meta_tensors.h"
+#include "result_sizes.h"
 
 #include <ATen/InferSize.h>
 #include <ATen/WrapDimUtils.h>
@@ -107,7 +107,7 @@ at::Tensor stack(at::TensorList tensors, int64_t dim) {
   }
   const int64_t count = static_cast<int64_t>(tensors.size());
   at::DimVector sizes(model.sizes());
-  sizes[static_cast<size_t>(dim)] *= count;
+  sizes[static_cast<size_t>(dim)] = value_of(Checked(model.size(dim)) * count, "stack");
   const at::Tensor joined = contiguous(sizes, at::native::result_type(tensors), format);
   if (!splits) {
     return joined;
@@ -141,7 +141,7 @@ at::Tensor roll(const at::Tensor& self, at::IntArrayRef shifts, at::IntArrayRef 
     }
     const at::Tensor from = i == 0 ? self : contiguous(self.sizes(), self.scalar_type(), format);
     const int64_t size = self.size(dim);
-    const int64_t start = ((size - shifts[i]) % size + size) % size;
+    const int64_t start = (size - shifts[i] % size) % size;
     format = from.narrow(dim, start, size - start).suggest_memory_format();
     if (from.narrow(dim, 0, start).suggest_memory_format() != format) {
       format = at::MemoryFormat::Contiguous;
@@ -161,11 +161,7 @@ at::Tensor pixel_shuffle(const at::Tensor& self, int64_t factor) {
               "pixel_shuffle expects input to have at least 3 dimensions, but got input with ", self.dim(),
               " dimension(s)");
   TORCH_CHECK(factor > 0, "pixel_shuffle expects a positive upscale_factor, but got ", factor);
-  const Checked in_map = Checked(factor) * factor;
-  const Checked height = Checked(self.size(-2)) * factor, width = Checked(self.size(-1)) * factor;
-  TORCH_CHECK(in_map.fits() && height.fits() && width.fits(), "pixel_shuffle: a map ", factor,
-              " times as large goes beyond 64 bits");
-  const int64_t square = in_map.value();
+  const int64_t square = value_of(Checked(factor) * factor, "pixel_shuffle");
   TORCH_CHECK(self.size(-3) % square == 0,
               "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of "
               "upscale_factor, but input.size(-3)=",
@@ -173,8 +169,8 @@ at::Tensor pixel_shuffle(const at::Tensor& self, int64_t factor) {
   at::DimVector sizes(self.sizes());
   const size_t rank = sizes.size();
   sizes[rank - 3] /= square;
-  sizes[rank - 2] = height.value();
-  sizes[rank - 1] = width.value();
+  sizes[rank - 2] = value_of(Checked(sizes[rank - 2]) * factor, "pixel_shuffle");
+  sizes[rank - 1] = value_of(Checked(sizes[rank - 1]) * factor, "pixel_shuffle");
   return contiguous(sizes, self.scalar_type(), self.suggest_memory_format());
 }
 
@@ -212,8 +208,11 @@ at::Tensor reflection_pad2d(const at::Tensor& self, at::IntArrayRef padding) {
       "Argument #6: Padding size should be less than the corresponding input dimension, but got: padding (",
       top, ", ", bottom, ") at dimension ", self.dim() - 2, " of input ", self.dim());
   at::DimVector sizes(self.sizes());
-  sizes[sizes.size() - 2] += top + bottom;
-  sizes[sizes.size() - 1] += left + right;
+  const auto padded = [&](int64_t dim, int64_t before, int64_t behind) {
+    return value_of(Checked(self.size(dim)) + before + behind, "reflection_pad2d");
+  };
+  sizes[sizes.size() - 2] = padded(-2, top, bottom);
+  sizes[sizes.size() - 1] = padded(-1, left, right);
   TORCH_CHECK(sizes[sizes.size() - 1] >= 1 || sizes[sizes.size() - 2] >= 1, "input (H: ", self.size(-2),
               ", W: ", self.size(-1), ") is too small. Calculated output H: ", sizes[sizes.size() - 2],
               " W: ", sizes[sizes.size() - 1]);

@@ -1009,8 +1009,8 @@ Results native_group_norm_out(KernelRuntimeContext& context, const Tensor& input
                 "Expected number of channels in input to be divisible by num_groups, but got %" PRId64
                 " channels and num_groups=%" PRId64,
                 C, group);
-  OPSMITH_CHECK(context, N >= 0 && C >= 0 && HxW >= 0 && input.numel() == N * C * HxW, InvalidArgument,
-                results, "native_group_norm: N, C and HxW are not those of input");
+  OPSMITH_CHECK(context, have_elements({N, C, HxW}, input.numel()), InvalidArgument, results,
+                "native_group_norm: N, C and HxW are not those of input");
   OPSMITH_CHECK(context,
                 is_of_channels(weight, input, C) && is_of_channels(bias, input, C) &&
                     out0.scalar_type() == input.scalar_type() && is_statistic(out1, input) &&
@@ -1044,10 +1044,11 @@ Results native_group_norm_backward_out(KernelRuntimeContext& context, const Tens
                 "native_group_norm_backward takes " OPSMITH_TAKEN
                 ", with parameters of the same dtype or float32");
   OPSMITH_CHECK(context,
-                group > 0 && N >= 0 && C >= 0 && HxW >= 0 && C % group == 0 && input.numel() == N * C * HxW &&
+                group > 0 && C % group == 0 && have_elements({N, C, HxW}, input.numel()) &&
                     sizes_of(grad_out) == sizes_of(input) && grad_out.scalar_type() == input.scalar_type() &&
-                    mean.numel() == N * group && rstd.numel() == N * group && is_statistic(mean, input) &&
-                    is_statistic(rstd, input) && is_of_channels(weight, input, C),
+                    have_elements({N, group}, mean.numel()) && have_elements({N, group}, rstd.numel()) &&
+                    is_statistic(mean, input) && is_statistic(rstd, input) &&
+                    is_of_channels(weight, input, C),
                 InvalidArgument, results, "native_group_norm_backward: the arguments do not belong together");
   const Gradients gradients{output_mask[0] ? &out0 : nullptr, output_mask[1] ? &out1 : nullptr,
                             output_mask[2] ? &out2 : nullptr};

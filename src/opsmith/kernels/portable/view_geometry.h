@@ -18,6 +18,11 @@ inline int64_t slice_bound(int64_t bound, int64_t size) {
   return wrapped < 0 ? 0 : wrapped > size ? size : wrapped;
 }
 
+// The stride of every `step`-th element, of which there are `count`: of one alone, any.
+inline int64_t stepped(int64_t stride, int64_t step, int64_t count) {
+  return count > 1 ? stride * step : stride;
+}
+
 // Replaces dimensions `dim1` and `dim2` by their diagonal, as the last dimension, and adds to `origin` where
 // it begins. False with the call rejected.
 inline bool take_diagonal(KernelRuntimeContext& context, int64_t offset, int64_t dim1, int64_t dim2,

@@ -32,16 +32,18 @@ void make_room(const at::Tensor& self, size_t needed) {
   }
 }
 
+// Not by the product, which is 0 as well where it goes beyond 64 bits.
+bool is_empty(at::IntArrayRef size) {
+  return std::find(size.begin(), size.end(), 0) != size.end();
+}
+
 // In bytes. Of no elements none are needed, whatever the offset.
 size_t needed_for(at::IntArrayRef size, at::IntArrayRef stride, size_t itemsize, int64_t offset) {
-  return c10::multiply_integers(size) == 0 ? 0
-                                           : at::detail::computeStorageNbytes(size, stride, itemsize, offset);
+  return is_empty(size) ? 0 : at::detail::computeStorageNbytes(size, stride, itemsize, offset);
 }
 
 size_t needed_for(at::IntArrayRef size, size_t itemsize, int64_t offset) {
-  return c10::multiply_integers(size) == 0
-             ? 0
-             : at::detail::computeStorageNbytesContiguous(size, itemsize, offset);
+  return is_empty(size) ? 0 : at::detail::computeStorageNbytesContiguous(size, itemsize, offset);
 }
 
 // Fills what is new, after `old` bytes, if PyTorch must be deterministic.

@@ -98,6 +98,7 @@ at::Tensor convolution_packed_meta(const at::Tensor& input, const at::Tensor& /*
   };
   c10::SymDimVector sizes{input.sym_size(0), std::move(out_channels)};
   for (size_t d = 0; d < 2; ++d) {
+    TORCH_CHECK(entry(stride, d) > 0, "convolution_packed: non-positive stride is not supported");
     const c10::SymInt reach = entry(dilation, d) * (entry(kernel_size, d) - 1) + 1;
     sizes.push_back(
         (input.sym_size(static_cast<int64_t>(d) + 2) + 2 * entry(padding, d) - reach) / entry(stride, d) + 1);

@@ -16,10 +16,6 @@
 namespace opsmith::portable {
 namespace {
 
-int64_t ceil_divided(int64_t a, int64_t b) {
-  return -floor_divided(-a, b);
-}
-
 // One feature map as seen from the pixels of the other, `grid`: see Note [Large and small]. Patches have an
 // element for each channel and place in the kernel.
 template <class C>

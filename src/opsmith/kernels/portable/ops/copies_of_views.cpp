@@ -195,7 +195,7 @@ Tensor& view_copy_out(KernelRuntimeContext& context, const Tensor& self, IntList
                 "view: at most %" PRId64 " dimensions", kMaxDims);
   Dims sizes(size);
   int64_t inferred = -1;
-  int64_t known = 1;
+  Checked known = 1;
   for (int64_t i = 0; i < sizes.rank; ++i) {
     if (sizes[i] == -1) {
       OPSMITH_CHECK(context, inferred < 0, InvalidArgument, out, "only one dimension can be inferred");
@@ -203,13 +203,14 @@ Tensor& view_copy_out(KernelRuntimeContext& context, const Tensor& self, IntList
     } else {
       OPSMITH_CHECK(context, sizes[i] >= 0, InvalidArgument, out, "invalid shape dimension %" PRId64,
                     sizes[i]);
-      known *= sizes[i];
+      known = known * sizes[i];
     }
   }
-  if (inferred >= 0 && known != 0) {
-    sizes[inferred] = self.numel() / known;
+  const bool is_known = known.fits() && known.value() != 0;
+  if (inferred >= 0 && is_known) {
+    sizes[inferred] = self.numel() / known.value();
   }
-  OPSMITH_CHECK(context, sizes.product() == self.numel() && (inferred < 0 || known != 0), InvalidArgument,
+  OPSMITH_CHECK(context, have_elements(sizes, self.numel()) && (inferred < 0 || is_known), InvalidArgument,
                 out, "the shape of the view is invalid for input of size %" PRId64,
                 static_cast<int64_t>(self.numel()));
   if (!same_dtype(context, self, out) || !are_contiguous(context, {&self, &out})) {
@@ -232,8 +233,8 @@ Tensor& slice_copy_tensor_out(KernelRuntimeContext& context, const Tensor& self,
   const int64_t size = view.sizes[d];
   const int64_t from = slice_bound(start.value_or(0), size);
   const int64_t to = std::max(slice_bound(end.value_or(size), size), from);
-  narrow(view, d, from, (to - from + step - 1) / step);
-  view.strides[d] *= step;
+  narrow(view, d, from, ceil_divided(to - from, step));
+  view.strides[d] = stepped(view.strides[d], step, view.sizes[d]);
   copy_view(context, self, view, out);
   return out;
 }
@@ -332,7 +333,7 @@ Tensor& unfold_copy_out(KernelRuntimeContext& context, const Tensor& self, int64
   view.strides.push_back(self.dim() == 0 ? 1 : view.strides[d]);
   if (self.dim() != 0) {
     view.sizes[d] = (extent - size) / step + 1;
-    view.strides[d] *= step;
+    view.strides[d] = stepped(view.strides[d], step, view.sizes[d]);
   }
   view.sizes.push_back(size);
   copy_view(context, self, view, out);
@@ -353,7 +354,7 @@ void split_copy_tensor_out(KernelRuntimeContext& context, const Tensor& self, in
       "split expects split_size be non-negative, and 0 only for a dimension of size 0, but got %" PRId64
       " and %" PRId64,
       split_size, size);
-  const int64_t parts = split_size == 0 ? 1 : std::max<int64_t>((size + split_size - 1) / split_size, 1);
+  const int64_t parts = split_size == 0 ? 1 : std::max<int64_t>(ceil_divided(size, split_size), 1);
   OPSMITH_CHECK(context, static_cast<int64_t>(out.size()) == parts, InvalidArgument, ,
                 "split_copy: out has %zu tensors, and there are %" PRId64 " parts", out.size(), parts);
   copy_parts(context, self, d, out,
@@ -368,18 +369,18 @@ void split_with_sizes_copy_out(KernelRuntimeContext& context, const Tensor& self
   if (d < 0) {
     return;
   }
-  int64_t total = 0;
+  Checked total = 0;
   for (const int64_t size : split_sizes) {
     OPSMITH_CHECK(context, size >= 0, InvalidArgument, ,
                   "split_with_sizes expects split_sizes have only non-negative entries, but got %" PRId64,
                   size);
-    total += size;
+    total = total + size;
   }
   OPSMITH_CHECK(
-      context, total == self.sizes()[d], InvalidArgument, ,
+      context, total == int64_t{self.sizes()[d]}, InvalidArgument, ,
       "split_with_sizes expects split_sizes to sum exactly to %d (input tensor's size at dimension %" PRId64
       "), but they sum to %" PRId64,
-      static_cast<int>(self.sizes()[d]), dim, total);
+      static_cast<int>(self.sizes()[d]), dim, total.value());
   OPSMITH_CHECK(context, out.size() == split_sizes.size(), InvalidArgument, ,
                 "split_with_sizes_copy: out has %zu tensors, and there are %zu parts", out.size(),
                 split_sizes.size());

@@ -50,10 +50,13 @@ bool length_of(KernelRuntimeContext& context, const Scalar& start, const Scalar&
   OPSMITH_CHECK(context, !std::isnan(by) && (last - first) / by <= kMostElements, InvalidArgument, false,
                 "a range from %g to %g by %g has too many elements", first, last, by);
   if (integers) {
-    const int64_t difference = value_of<int64_t>(end) - value_of<int64_t>(start);
     const int64_t stride = value_of<int64_t>(step);
+    const Checked beyond =
+        Checked(value_of<int64_t>(end)) - value_of<int64_t>(start) + stride - (stride > 0 ? 1 : -1);
     OPSMITH_CHECK(context, stride != 0, InvalidArgument, false, "step must be nonzero");
-    length = (difference + stride - (stride > 0 ? 1 : -1)) / stride;
+    OPSMITH_CHECK(context, beyond.fits(), InvalidArgument, false,
+                  "a range from %g to %g by %g goes beyond 64 bits", first, last, by);
+    length = beyond.value() / stride;
   } else {
     length = static_cast<int64_t>(std::ceil((last - first) / by));
   }

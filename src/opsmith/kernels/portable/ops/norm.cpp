@@ -655,7 +655,7 @@ Results native_group_norm_out(KernelRuntimeContext& context, const Tensor& input
                 "Expected number of channels in input to be divisible by num_groups, but got %" PRId64
                 " channels and num_groups=%" PRId64,
                 C, group);
-  OPSMITH_CHECK(context, input.numel() == N * C * HxW, InvalidArgument, results,
+  OPSMITH_CHECK(context, have_elements({N, C, HxW}, input.numel()), InvalidArgument, results,
                 "native_group_norm: N, C and HxW are not those of input");
   if (!of_dtype(context, "native_group_norm", weight, input.scalar_type(), C) ||
       !of_dtype(context, "native_group_norm", bias, input.scalar_type(), C) ||
@@ -679,9 +679,9 @@ Results native_group_norm_backward_out(KernelRuntimeContext& context, const Tens
                                        Tensor& out2) {
   Results results(out0, out1, out2);
   OPSMITH_CHECK(context,
-                group > 0 && C % group == 0 && input.numel() == N * C * HxW &&
+                group > 0 && C % group == 0 && have_elements({N, C, HxW}, input.numel()) &&
                     grad_out.numel() == input.numel() && grad_out.scalar_type() == input.scalar_type() &&
-                    mean.numel() == N * group && rstd.numel() == N * group,
+                    have_elements({N, group}, mean.numel()) && have_elements({N, group}, rstd.numel()),
                 InvalidArgument, results, "native_group_norm_backward: the arguments do not belong together");
   if (!is_mask_of(context, output_mask, 3) ||
       !are_written(context, "native_group_norm_backward", input.scalar_type(),

@@ -44,7 +44,9 @@ bool padded_sizes(KernelRuntimeContext& context, const char* name, const Tensor&
         "Argument #4: Padding size should be less than the corresponding input dimension, but got: padding "
         "(%" PRId64 ", %" PRId64 ") at dimension %" PRId64 " of input with size %" PRId64,
         before, after, d, size);
-    sizes[d] = size + before + after;
+    const Checked padded = Checked(size) + before + after;
+    OPSMITH_CHECK(context, padded.fits(), InvalidArgument, false, "%s: padding goes beyond 64 bits", name);
+    sizes[d] = padded.value();
     has_size = has_size || sizes[d] >= 1;
     OPSMITH_CHECK(context, sizes[d] >= 0 && (has_size || s + 1 < Spatial), InvalidArgument, false,
                   "input (size %" PRId64 " at dimension %" PRId64
@@ -138,13 +140,21 @@ Tensor& constant_pad_nd_out(KernelRuntimeContext& context, const Tensor& self, I
     const int64_t s = rank - 1 - d;
     before[d] = s < padded ? pad[2 * s] : 0;
     const int64_t after = s < padded ? pad[2 * s + 1] : 0;
-    sizes[d] += before[d] + after;
+    const Checked size = Checked(sizes[d]) + before[d] + after;
+    const Checked left = Checked(sizes[d]) + std::min<int64_t>(before[d], 0) + std::min<int64_t>(after, 0);
+    OPSMITH_CHECK(context, size.fits() && left.fits(), InvalidArgument, out,
+                  "constant_pad_nd: padding goes beyond 64 bits");
+    sizes[d] = size.value();
     OPSMITH_CHECK(context, sizes[d] >= 0, InvalidArgument, out,
                   "The input size %d, plus negative padding %" PRId64 " and %" PRId64
                   " resulted in a negative output size, which is invalid. Check dimension %" PRId64
                   " of your input.",
                   static_cast<int>(self.sizes()[d]), before[d], after, d);
-    kept[d] = std::max<int64_t>(0, kept[d] + std::min<int64_t>(before[d], 0) + std::min<int64_t>(after, 0));
+    OPSMITH_CHECK(context, left.value() >= 0, InvalidArgument, out,
+                  "The input size %d is less than negative padding %" PRId64 " and %" PRId64
+                  " takes away. Check dimension %" PRId64 " of your input.",
+                  static_cast<int>(self.sizes()[d]), before[d], after, d);
+    kept[d] = left.value();
     from.data += std::max<int64_t>(-before[d], 0) * from.strides[d] * width;
   }
   const bool fills = std::any_of(pad.begin(), pad.end(), [](int64_t n) { return n > 0; });

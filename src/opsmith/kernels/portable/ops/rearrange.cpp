@@ -2,7 +2,6 @@
 // pixel_shuffle, pixel_unshuffle, roll. Each is a strided copy, or a few of them.
 #include <optional>
 
-#include "../../common/checked_sizes.h"
 #include "../movement.h"
 
 namespace opsmith::portable::native {
@@ -129,11 +128,13 @@ Tensor& repeat_interleave_tensor_out(KernelRuntimeContext& context, const Tensor
   const auto count_at = [&](int64_t i) -> int64_t {
     return is_long ? repeats.const_data_ptr<int64_t>()[i] : repeats.const_data_ptr<int32_t>()[i];
   };
-  int64_t total = 0;
+  Checked sum = 0;
   for (int64_t i = 0; i < repeats.numel(); ++i) {
     OPSMITH_CHECK(context, count_at(i) >= 0, InvalidArgument, out, "repeats can not be negative");
-    total += count_at(i);
+    sum = sum + count_at(i);
   }
+  const int64_t total = sum.value();
+  OPSMITH_CHECK(context, sum.fits(), InvalidArgument, out, "repeats add up to more than 64 bits hold");
   OPSMITH_CHECK(context, !output_size.has_value() || *output_size == total, InvalidArgument, out,
                 "allocated size does not match required size");
   if (!resize(context, out, {total})) {
@@ -170,9 +171,11 @@ Tensor& repeat_out(KernelRuntimeContext& context, const Tensor& self, IntList re
                 static_cast<int64_t>(out.dim()), rank);
   for (int64_t i = 0; i < rank; ++i) {
     const int64_t size = i < added ? 1 : self.sizes()[i - added];
-    OPSMITH_CHECK(context, size * repeats[i] >= 0, InvalidArgument, out,
-                  "Trying to create tensor with negative dimension %" PRId64, size * repeats[i]);
-    sizes.push_back(size * repeats[i]);
+    const Checked repeated = Checked(size) * repeats[i];
+    OPSMITH_CHECK(context, repeated.fits(), InvalidArgument, out, "repeat: a size goes beyond 64 bits");
+    OPSMITH_CHECK(context, repeated.value() >= 0, InvalidArgument, out,
+                  "Trying to create tensor with negative dimension %" PRId64, repeated.value());
+    sizes.push_back(repeated.value());
   }
   if (!same_dtype(context, self, out) || !resize(context, out, sizes)) {
     return out;
@@ -226,7 +229,7 @@ Tensor& roll_out(KernelRuntimeContext& context, const Tensor& self, IntList shif
       return out;
     }
     if (sizes.rank != 0) {
-      shift[d] = ((shift[d] + shifts[i]) % sizes[d] + sizes[d]) % sizes[d];
+      shift[d] = (shift[d] + shifts[i] % sizes[d] + sizes[d]) % sizes[d];
     }
   }
   // Each shifted dimension falls in two parts, so all of them in a power of two: one copy for each.

@@ -63,8 +63,8 @@ Tensor& slice_scatter_out(KernelRuntimeContext& context, const Tensor& self, con
   const int64_t from = slice_bound(start.value_or(0), sizes[d]);
   const int64_t to = std::max(slice_bound(end.value_or(sizes[d]), sizes[d]), from);
   const int64_t origin = from * strides[d];
-  sizes[d] = (to - from + step - 1) / step;
-  strides[d] *= step;
+  sizes[d] = ceil_divided(to - from, step);
+  strides[d] = stepped(strides[d], step, sizes[d]);
   return overwrite(context, "slice_scatter", self, src, sizes, strides, origin, out);
 }
 
