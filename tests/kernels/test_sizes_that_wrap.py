@@ -41,6 +41,34 @@ REFUSED: dict[str, Callable[[str], object]] = {
     ),
     "avg_pool2d": lambda d: functional.avg_pool2d(torch.ones(1, 1, 8, 8, device=d), LAST),
     "unfold": lambda d: functional.unfold(torch.ones(1, 1, 8, 8, device=d), 3, dilation=2**62),
+    "fold, kernel": lambda d: functional.fold(
+        torch.ones(1, 9, 1, device=d), (8, 8), 2**32, padding=2**32, stride=2**33
+    ),
+    "unfold, kernel": lambda d: functional.unfold(
+        torch.ones(1, 1, 8, 8, device=d), 2**32, padding=2**32, stride=2**33
+    ),
+    "group_norm": lambda d: torch.native_group_norm(
+        torch.ones(0, 4, device=d), None, None, 2**62, 4, 1, 1, 1e-5
+    ),
+    "repeat": lambda d: torch.ones(4, device=d).repeat(2**62),
+    "pad": lambda d: functional.pad(torch.ones(1, 4, device=d), (-(2**63), -(2**63))),
+    "reflection_pad2d": lambda d: functional.pad(
+        torch.ones(1, 4, 4, device=d), (-(2**63), -(2**63), 1, 1), "reflect"
+    ),
+    "view": lambda d: torch.view_copy(torch.ones(0, device=d), (2**32, 2**32)),
+    "convolution_packed, stride": lambda d: torch.ops.optimized.convolution_packed(
+        torch.ones(1, 1, 8, 8, device=d),
+        torch.ones(1, 9, 64, device=d),
+        None,
+        None,
+        1,
+        [3],
+        [0],
+        [0],
+        [1],
+        1,
+        "none",
+    ),
     "fold": lambda d: functional.fold(
         torch.ones(1, 9, 4, device=d), (8, 8), 3, dilation=2**62, padding=2**62
     ),
@@ -51,6 +79,12 @@ REFUSED: dict[str, Callable[[str], object]] = {
 def test_sizes_that_wrap_are_refused(sim: LoadedBackend, name: str) -> None:
     with pytest.raises((RuntimeError, ValueError)):
         REFUSED[name]("sim")
+
+
+def test_shifts_that_wrap_together(sim: LoadedBackend) -> None:
+    matrix = torch.arange(1.0, 13).view(3, 4)
+    shifted = torch.roll(matrix.to("sim"), (1 - 2**62, LAST, LAST), (1, 0, 0))
+    assert torch.equal(shifted.cpu(), matrix.roll((1, 1, 1), (1, 0, 0)))
 
 
 @pytest.mark.parametrize("diagonal", [-(2**63), 1 - 2**63, -4, 5, LAST - 1, LAST])

@@ -23,6 +23,9 @@ DTYPES = (
     torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32,
     torch.float64, torch.bool, torch.bfloat16, torch.complex64, torch.uint16,
 )  # fmt: skip
+EXTREMES = (1 << 31, 1 << 32, 1 << 33, 1 << 61, 1 << 62, (1 << 63) - 1, -(1 << 63))
+"""Integers beyond the sizes of a program, and at the ends of those that are calculated with."""
+
 _MOST_ELEMENTS = 300
 _CHANNELS_LAST = {4: (0, 2, 3, 1), 5: (0, 2, 3, 4, 1)}
 _NUMBERS = (
@@ -69,6 +72,7 @@ def with_mistakes(call: OperatorCall) -> Iterator[DirectCall]:
         _elements,
         _numbers,
         _lists,
+        _extremes,
     ):
         for what, changed, changed_outs in change(call.operator, arguments, outs):
             yield DirectCall(call.operator, changed, changed_outs, change.__name__[1:], what)
@@ -298,3 +302,21 @@ def _lists(operator: str, arguments: Arguments, outs: Outs) -> Changed:
             ]
         for each in tried:
             yield f"{parameter.name} = {each}", _at(arguments, place, each), outs
+
+
+def _extremes(operator: str, arguments: Arguments, outs: Outs) -> Changed:
+    for place, parameter in enumerate(inputs_of(schema_of(operator))):
+        value, kind = arguments[place], str(parameter.type)
+        # Enumerators are no sizes, and of bias_sizes nobody asks more than whether they are there.
+        if parameter.name in {"dtype", "out_dtype", "memory_format", "bias_sizes"}:
+            continue
+        for extreme in EXTREMES:
+            what = f"{parameter.name} with {extreme}"
+            if type(value) is int or (value is None and kind == "Optional[int]"):
+                yield what, _at(arguments, place, extreme), outs
+            elif isinstance(value, list | tuple) and all(type(each) is int for each in value):
+                for index in range(len(value)):
+                    changed = [*value[:index], extreme, *value[index + 1 :]]
+                    yield what, _at(arguments, place, changed), outs
+                if len(value) > 1:
+                    yield what, _at(arguments, place, [extreme] * len(value)), outs
