@@ -355,6 +355,14 @@ def _attention_kernel(each: AttentionKernel) -> str:
     )
 
 
+def _unmarked_writes(plan: Plan) -> list[str]:
+    operators = ", ".join(
+        f"{{{quoted(name)}, {{{', '.join(map(quoted, arguments))}}}}}"
+        for name, arguments in plan.unmarked_writes.items()
+    )
+    return [f"opsmith::set_unmarked_writes({{{operators}}});"] if operators else []
+
+
 def _fallback(plan: Plan) -> str:
     unserved = [entry for entry in plan.entries if not (entry.kernel or entry.interception)]
     last_resorts = [entry for entry in unserved if entry.route in BOXED_KERNELS]
@@ -368,6 +376,7 @@ def _fallback(plan: Plan) -> str:
         banner(plan, "what happens to operators that nothing else serves."),
         "#include <opsmith/fallback/fallback.h>",
         "#include <opsmith/fallback/pure_outputs.h>",
+        *(["#include <opsmith/fallback/unmarked_writes.h>"] if plan.unmarked_writes else []),
         *(["#include <opsmith/fallback/interception.h>"] if interceptions else []),
         *(["#include <opsmith/operators/attention.h>"] if attention else []),
         "",
@@ -385,8 +394,9 @@ def _fallback(plan: Plan) -> str:
         ]
     lines += [
         "namespace {\n",
-        "[[maybe_unused]] const bool outputs_set = [] {",
+        "[[maybe_unused]] const bool writes_set = [] {",
         f"opsmith::set_pure_outputs({{{', '.join(map(quoted, plan.pure_outputs))}}});",
+        *_unmarked_writes(plan),
         "return true;",
         "}();\n",
         "}  // namespace\n",

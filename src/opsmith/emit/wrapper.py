@@ -446,19 +446,17 @@ class _Writer:
 
     def _marked(self, name: str, value: str) -> str:
         """``value``, for the kernel's argument ``name``; with copies, and what the kernel does with it."""
+        changes = name in self.source.changed or name in self.call.updates
+        if changes and self.is_lean:
+            self.headers.add("bridge/updated.h")
+            value = f"opsmith::Updated({value})"
         if not self.on_copies:
-            return self._updated(value) if self.is_lean and name in self.call.updates else value
+            return value
         if name == "device" and self.source.factory:
             return "::std::optional<at::Device>(at::kCPU)"
         if name in self.source.outputs():
             return f"opsmith::overwritten({value})"
-        changes = name in self.source.changed or name in self.call.updates
         return f"opsmith::changed({value})" if changes else value
-
-    def _updated(self, value: str) -> str:
-        """``value``, so that a lean kernel's changes of an operand reach it."""
-        self.headers.add("bridge/updated.h")
-        return f"opsmith::Updated({value})"
 
     def _structured_class(self, out_name: str) -> Structured:
         """PyTorch's structured class of the group, whose header the function then needs."""

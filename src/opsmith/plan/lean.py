@@ -32,7 +32,9 @@ class LeanKernels:
         if operator is None:
             return f"serves ExecuTorch's programs only: torch {self._catalogue.torch} has no such operator"
         lean = lean_operator(kernel, self._catalogue, self._metas.external_namespaces)
-        if any(out.is_list for out in lean.outs):
+        if any(
+            argument.is_list and (argument.out or argument.changed) for argument in lean.arguments
+        ):
             return "serves ExecuTorch's programs only: it writes to a list of Tensors"
         if reason := self._reason(operator, kernel):
             return f"serves ExecuTorch's programs only: {reason}"

@@ -28,6 +28,7 @@ from opsmith.description import (
 from opsmith.errors import Location, OperatorUnknown, nearest
 from opsmith.plan.derivation_rules import Derivation
 from opsmith.plan.overlap import RefusedOverlap
+from opsmith.plan.unmarked import unmarked_writes
 from opsmith.schema import Composite, Group, Operator
 
 
@@ -500,6 +501,15 @@ class Plan:
 
     def meta(self, name: str) -> Meta | None:
         """The meta kernel of the custom operator ``name``; None where nothing shapes its results."""
+    @property
+    def unmarked_writes(self) -> Mapping[str, tuple[str, ...]]:
+        """By operator, the arguments that it writes to and its schema does not mark."""
+        return {
+            entry.name: arguments
+            for entry in self.entries
+            if (arguments := unmarked_writes(entry.name))
+        }
+
         return next((meta for meta in self.metas if meta.operator == name), None)
 
     def autocast_rule(self, qualified_name: str) -> AutocastRule | None:

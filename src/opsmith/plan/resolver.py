@@ -59,6 +59,7 @@ from opsmith.plan.model import (
 )
 from opsmith.plan.overlap import refused_overlaps
 from opsmith.plan.stubs import StubService, serve_through_stubs
+from opsmith.plan.unmarked import unmarked_writes
 from opsmith.schema import (
     GENERATED,
     Catalogue,
@@ -157,19 +158,6 @@ _META_FILLS = frozenset({"baddbmm"})
 # Operators that write a part of a copy of self. Where PyTorch makes a program functional, it looks at that
 # copy with the strides of another view of the same memory, which may reach what self does not.
 _COPIES_GAPS = frozenset({"diagonal_scatter", "select_scatter", "slice_scatter"})
-
-# Batch normalisations, which change their running statistics although their schemas say nothing of it.
-_RUNNING_STATISTICS = ("running_mean", "running_var")
-_UPDATES_STATISTICS = frozenset(
-    {
-        "batch_norm_gather_stats",
-        "batch_norm_gather_stats_with_counts",
-        "batch_norm_update_stats",
-        "cudnn_batch_norm",
-        "miopen_batch_norm",
-        "native_batch_norm",
-    }
-)
 
 # The source of the numbers that a random operator of the fallback draws.
 _RANDOM_ON_CPU = {
@@ -560,7 +548,7 @@ class _Resolver:
                 overlaps_on_cpu=derived is not None and self._overlaps_on_cpu(operator),
                 gaps_on_cpu=operator.name in _COPIES_GAPS
                 and self._falls_back_to_cpu(operator.name),
-                updates=_updates(kernel),
+                updates=unmarked_writes(kernel.operator),
                 meta=meta,
                 next=behind,
                 other_dtypes=other_dtypes,
@@ -843,9 +831,3 @@ class _Resolver:
 
     def _library_names(self) -> str:
         return ", ".join(library.name for library in self.backend.libraries)
-
-
-def _updates(kernel: Kernel) -> tuple[str, ...]:
-    """The operands that ``kernel`` changes and its schema does not say so."""
-    is_silent = kernel.operator.partition(".")[0] in _UPDATES_STATISTICS
-    return _RUNNING_STATISTICS if is_silent else ()

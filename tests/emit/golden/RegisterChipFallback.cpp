@@ -120,7 +120,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 
 namespace {
 
-[[maybe_unused]] const bool outputs_set = [] {
+[[maybe_unused]] const bool writes_set = [] {
   opsmith::set_pure_outputs({"add.out", "addmm.out", "cat.out", "lt.Tensor_out", "max.dim_max", "maximum.out",
                              "mm.out", "special_entr.out", "special_scaled_modified_bessel_k0.out", "sub.out",
                              "topk.values"});

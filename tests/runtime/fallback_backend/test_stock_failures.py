@@ -22,8 +22,8 @@ def twice(tensor: Tensor) -> tuple[Tensor, Tensor]:
 @pytest.mark.parametrize("overload", ["default", "out"])
 def test_batch_norm_writes_its_unmarked_running_statistics(overload: str) -> None:
     data, device_data = twice(torch.randn(4, 3))
-    mean, device_mean = twice(torch.zeros(3))
-    variance, device_variance = twice(torch.ones(3))
+    mean, device_mean = (statistics[:, 0] for statistics in twice(torch.zeros(3, 2)))
+    variance, device_variance = (statistics[:, 0] for statistics in twice(torch.ones(3, 2)))
     call = getattr(torch.ops.aten.native_batch_norm, overload)
 
     def outs(like: Tensor) -> dict[str, Tensor]:

@@ -33,7 +33,8 @@ class LeanArgument:
     """An argument as ExecuTorch passes it.
 
     ``type`` is the schema's without what makes it optional or a list: ``Tensor``, ``int``, ``Scalar``, …;
-    ``optional``: it may be None; ``holes``: members of the list may be.
+    ``optional``: it may be None; ``holes``: members of the list may be.  ``changed``: the operator writes to
+    it beside its outputs.
     """
 
     name: str
@@ -42,6 +43,7 @@ class LeanArgument:
     is_list: bool = False
     holes: bool = False
     out: bool = False
+    changed: bool = False
 
     @property
     def is_tensor(self) -> bool:
@@ -151,6 +153,7 @@ def _argument(kernel: Kernel, operator: Operator, argument: Argument) -> LeanArg
         optional=suffix in {"?", "[]?"},
         is_list="[]" in suffix,
         holes=suffix == "?[]",
+        changed=argument.annotation is not None and argument.annotation.is_write,
     )
 
 

@@ -12,6 +12,7 @@
 #include <opsmith/fallback/parts.h>
 #include <opsmith/fallback/pure_outputs.h>
 #include <opsmith/fallback/refusal.h>
+#include <opsmith/fallback/unmarked_writes.h>
 #include <opsmith/generated/written_argument.h>
 
 #include <ATen/core/jit_type.h>
@@ -24,32 +25,8 @@
 namespace opsmith {
 namespace {
 
-// ---- what the schemas do not say ----
-
-// Arguments that operators write to although their schema does not mark them: those whose name begins so.
-// Matters only without a host window, where what is not known to be written is not copied back.
-struct Unmarked {
-  std::string_view op;
-  std::string_view arguments;
-};
-constexpr std::array<Unmarked, 7> kUnmarked = {{
-    {"aten::native_batch_norm", "running_"},
-    {"aten::batch_norm", "running_"},
-    {"aten::_batch_norm_impl_index", "running_"},
-    {"aten::instance_norm", "running_"},
-    {"aten::batch_norm_update_stats", "running_"},
-    {"aten::batch_norm_gather_stats_with_counts", "running_"},
-    {"aten::_saturate_weight_to_fp16", "weight"},
-}};
-
-bool writes(const c10::FunctionSchema& schema, const c10::Argument& argument) {
-  if (is_written(argument)) {
-    return true;
-  }
-  return C10_UNLIKELY(!has_host_window()) &&
-         std::any_of(kUnmarked.begin(), kUnmarked.end(), [&](const Unmarked& unmarked) {
-           return argument.name().starts_with(unmarked.arguments) && schema.name() == unmarked.op;
-         });
+bool writes(const c10::Argument& argument) {
+  return is_written(argument) || (C10_UNLIKELY(!has_host_window()) && is_written_unmarked(argument));
 }
 
 // ---- the devices of a call ----
@@ -88,13 +65,13 @@ Place place_of(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> values)
       const at::Tensor& tensor = value.toTensor();
       if (tensor.defined()) {
         // CPU scalars mix with tensors of any device, as everywhere in PyTorch, but not as the thing written.
-        look(tensor, tensor.is_cpu() && tensor.dim() == 0 && !writes(schema, schema.arguments()[i]));
+        look(tensor, tensor.is_cpu() && tensor.dim() == 0 && !writes(schema.arguments()[i]));
       }
     } else if (value.isTensorList()) {
       for (const c10::IValue& element : value.toListRef()) {
         const at::Tensor& tensor = element.toTensor();
         if (tensor.defined()) {
-          look(tensor, tensor.is_cpu() && tensor.dim() == 0 && !writes(schema, schema.arguments()[i]));
+          look(tensor, tensor.is_cpu() && tensor.dim() == 0 && !writes(schema.arguments()[i]));
         }
       }
     } else if (value.isOptionalTensorList()) {
@@ -154,8 +131,8 @@ bool is_generator(const c10::Argument& argument) {
   return type.castRaw<c10::OptionalType>()->getElementType()->kind() == c10::TypeKind::GeneratorType;
 }
 
-Access access_to(const c10::OperatorHandle& op, const c10::Argument& argument) {
-  return writes(op.schema(), argument) ? Access::kWrite : Access::kRead;
+Access access_to(const c10::Argument& argument) {
+  return writes(argument) ? Access::kWrite : Access::kRead;
 }
 
 // How the operator uses `tensor`, which is its `argument`.
@@ -165,7 +142,7 @@ Access access_to(const at::Tensor& tensor, const c10::OperatorHandle& op, const 
   const bool overwrites = C10_UNLIKELY(!has_host_window()) && argument.is_out() &&
                           !is_made_of_parts(tensor) && tensor.is_contiguous(tensor.suggest_memory_format()) &&
                           has_pure_outputs(op);
-  return overwrites ? Access::kOverwrite : access_to(op, argument);
+  return overwrites ? Access::kOverwrite : access_to(argument);
 }
 
 void move_to_cpu(HostCall& call, const c10::OperatorHandle& op, const c10::Argument& argument,
@@ -180,9 +157,9 @@ void move_to_cpu(HostCall& call, const c10::OperatorHandle& op, const c10::Argum
       value = cpu_generator(default_generator(device));
     }
   } else if (value.isTensorList()) {
-    value = on_cpu(call, value.toTensorList(), access_to(op, argument));
+    value = on_cpu(call, value.toTensorList(), access_to(argument));
   } else if (value.isOptionalTensorList()) {
-    value = on_cpu(call, value.toOptionalTensorList(), access_to(op, argument));
+    value = on_cpu(call, value.toOptionalTensorList(), access_to(argument));
   } else if (value.isDevice()) {
     if (value.toDevice().is_privateuseone()) {
       value = c10::Device(c10::kCPU);
