@@ -467,7 +467,8 @@ class Plan:
         if "::" in name and name not in self.by_name:
             return (name,)
         entry = self.entry(name)
-        return (name,) if entry.group is None else tuple(each for _, each in entry.group.members())
+        members = () if entry.group is None else dict(entry.group.members()).values()
+        return tuple(dict.fromkeys((*members, name)))
 
     def relative_to(self, folder: Path) -> Plan:
         """The same plan with all places below ``folder`` given relative to it."""

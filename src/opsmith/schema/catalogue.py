@@ -48,7 +48,8 @@ class Catalogue:
     def variants_of(self, name: str) -> tuple[str, ...]:
         """The operators in the group of ``name``, functional first; itself, where it has no group."""
         group = self.group_of.get(name)
-        return (name,) if group is None else tuple(member for _, member in group.members())
+        members = () if group is None else tuple(member for _, member in group.members())
+        return members if name in members else (name, *members)
 
 
 @functools.cache
@@ -228,7 +229,7 @@ def results_of(function: NativeFunction) -> tuple[Result, ...] | None:
         changed = [*arguments.out, *sorted(changed, key=lambda argument: argument.name != "self")]
         kinds = [_holds_tensors(argument.type) for argument in changed]
         names = [argument.name for argument in changed]
-    elif kind is SchemaKind.mutable and function.namespace != "aten":
+    elif kind is SchemaKind.mutable:
         changed = list(function.func.arguments.post_self_positional_mutable)
         kinds = [_holds_tensors(each.type) for each in (*function.func.returns, *changed)]
         names = [*("" for _ in function.func.returns), *(argument.name for argument in changed)]
@@ -382,7 +383,12 @@ def read_catalogue() -> Catalogue:
         torch,
         {operator.name: operator for operator in found.operators},
         found.groups,
-        {name: group for group in found.groups for _, name in group.members()},
+        {
+            name: group
+            for group in found.groups
+            for name in (group.mutable, *dict(group.members()).values())
+            if name is not None
+        },
     )
 
 
@@ -409,6 +415,7 @@ def _parsed() -> Stored:
                 functional=names.get(SchemaKind.functional),
                 inplace=names.get(SchemaKind.inplace),
                 out=names.get(SchemaKind.out),
+                mutable=names.get(SchemaKind.mutable),
                 structured=out is not None and out.structured,
                 iterator=out is not None and out.structured_inherits is not None,
             )

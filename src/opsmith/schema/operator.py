@@ -101,6 +101,8 @@ class Operator:
 class Group:
     """The variants of one operator, by operator name (torchgen: ``NativeFunctionsGroup``).
 
+    ``mutable``: one that returns new results as the functional does, and writes to arguments of which
+    that returns new versions.  No other variant is derived from it, so it is none of the members.
     ``structured``: PyTorch has a ``meta`` for it that checks and shapes;
     ``iterator``: that meta builds a ``TensorIteratorBase``.
     """
@@ -108,6 +110,7 @@ class Group:
     functional: str | None = None
     inplace: str | None = None
     out: str | None = None
+    mutable: str | None = None
     structured: bool = False
     iterator: bool = False
 

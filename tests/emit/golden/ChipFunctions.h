@@ -279,6 +279,15 @@ C10_EXPORT at::Tensor& relu_outf(const at::Tensor& self, at::Tensor& out);
 // derived: `chip::relu`
 C10_EXPORT at::Tensor& relu_(at::Tensor& self);
 
+// aten::rrelu_with_noise(Tensor self, Tensor(b!) noise, Scalar lower=0.125, Scalar
+// upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor
+//
+// derived: `chip::rrelu_with_noise_out`
+C10_EXPORT at::Tensor rrelu_with_noise(const at::Tensor& self, at::Tensor& noise,
+                                       const at::Scalar& lower = 0.125,
+                                       const at::Scalar& upper = 0.3333333333333333, bool training = false,
+                                       ::std::optional<at::Generator> generator = ::std::nullopt);
+
 // aten::rrelu_with_noise.out(Tensor self, Tensor(b!) noise, Scalar lower=0.125, Scalar
 // upper=0.3333333333333333, bool training=False, Generator? generator=None, *, Tensor(a!) out) ->
 // Tensor(a!)

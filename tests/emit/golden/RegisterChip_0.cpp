@@ -622,6 +622,25 @@ at::Tensor& relu_(at::Tensor& self) {
   return self;
 }
 
+// aten::rrelu_with_noise(Tensor self, Tensor(b!) noise, Scalar lower=0.125, Scalar
+// upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor
+//
+// derived: from the kernel of `rrelu_with_noise.out`: allocates the result and runs
+// `chip::rrelu_with_noise_out` (kernels.yaml:19:6) into it, which writes to the same other arguments;
+// shape and dtype from the operator's kernel for the meta device
+at::Tensor rrelu_with_noise(const at::Tensor& self, at::Tensor& noise, const at::Scalar& lower,
+                            const at::Scalar& upper, bool training,
+                            ::std::optional<at::Generator> generator) {
+  const opsmith::Call<opsmith::Operands::kAny, opsmith::Runs::kOnDevice> call("aten::rrelu_with_noise", self,
+                                                                              noise);
+  opsmith::check_generator_of(generator, self, noise);
+  const auto shapes = at::_ops::rrelu_with_noise_functional::redispatch(
+      opsmith::kMeta, opsmith::meta(self), opsmith::meta(noise), lower, upper, training, ::std::nullopt);
+  auto out = opsmith::allocate_as(std::get<0>(shapes));
+  ::chip::rrelu_with_noise_out(self, noise, lower, upper, training, generator, out);
+  return out;
+}
+
 // aten::rrelu_with_noise.out(Tensor self, Tensor(b!) noise, Scalar lower=0.125, Scalar
 // upper=0.3333333333333333, bool training=False, Generator? generator=None, *, Tensor(a!) out) ->
 // Tensor(a!)
@@ -750,6 +769,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("relu", &relu);
   m.impl("relu.out", &relu_out);
   m.impl("relu_", &relu_);
+  m.impl("rrelu_with_noise", &rrelu_with_noise);
   m.impl("rrelu_with_noise.out", &rrelu_with_noise_out);
   m.impl("rrelu_with_noise_", &rrelu_with_noise_);
   m.impl("rrelu_with_noise_functional", &rrelu_with_noise_functional);
@@ -1003,6 +1023,11 @@ C10_EXPORT at::Tensor& relu_outf(const at::Tensor& self, at::Tensor& out) {
 }
 C10_EXPORT at::Tensor& relu_(at::Tensor& self) {
   return opsmith::generated::relu_(self);
+}
+C10_EXPORT at::Tensor rrelu_with_noise(const at::Tensor& self, at::Tensor& noise, const at::Scalar& lower,
+                                       const at::Scalar& upper, bool training,
+                                       ::std::optional<at::Generator> generator) {
+  return opsmith::generated::rrelu_with_noise(self, noise, lower, upper, training, generator);
 }
 C10_EXPORT at::Tensor& rrelu_with_noise_out(at::Tensor& out, const at::Tensor& self, at::Tensor& noise,
                                             const at::Scalar& lower, const at::Scalar& upper, bool training,

@@ -116,6 +116,15 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> batch_norm_backward(
   return {mask[0] ? like_image(input) : at::Tensor(), parameter(mask[1]), parameter(mask[2])};
 }
 
+// Of the functional variant, which returns new running statistics too.
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> batch_norm_with_statistics(
+    const at::Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias,
+    const at::Tensor& running_mean, const at::Tensor& running_var, bool training, double momentum,
+    double eps) {
+  return std::tuple_cat(batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps),
+                        std::tuple(like(running_mean), like(running_var)));
+}
+
 std::tuple<at::Tensor, at::Tensor, at::Tensor> batch_norm_without_statistics(
     const at::Tensor& input, const OptionalTensor& /*weight*/, const OptionalTensor& /*bias*/, bool training,
     double /*momentum*/, double /*eps*/) {
