@@ -40,6 +40,9 @@ class DerivedBody:
         """The body, from the check of the arguments' contract to the return."""
         assert self.call.derivation is not None
         rule = self.call.derivation.rule
+        if self.call.shape is Shape.KERNEL:
+            run, results = self._run_sized()
+            return [*run, self._return_new(results)]
         if rule.into is Into.RETURNED:
             options = self._options_of_out() if rule.wanted is Variant.OUT else {}
             return [*self._contract(rule), *self._write_results(options), *self._return_changed()]
@@ -129,6 +132,8 @@ class DerivedBody:
 
     def out_of_lean(self) -> list[str]:
         """The body of the out variant itself around a kernel on lean tensors."""
+        if self.call.shape is Shape.KERNEL:
+            return self._out_sized()
         outs = self.signature.outputs()
         if self.call.shape is Shape.STRUCTURED_META:
             results = {out: f"op.promised({index})" for index, out in enumerate(outs)}
@@ -178,6 +183,40 @@ class DerivedBody:
             *(f"opsmith::write_out({self._quoted_name()}, result_{out}, {out});" for out in outs),
             *self._return_changed(),
         ]
+
+    def _out_sized(self) -> list[str]:
+        """The body of an out variant whose kernel decides the shape of its result."""
+        run, results = self._run_sized()
+        outs = self.signature.outputs()
+        return [
+            *self._check_out_overlap(),
+            *refused_overlaps(self.call, self.signature),
+            *run,
+            *(
+                line
+                for result, out in zip(results, outs, strict=True)
+                for line in (
+                    f"const at::Tensor made_{out} = {result};",
+                    f"opsmith::result_in({', '.join([out, f'made_{out}', *self._operands()])});",
+                    f"opsmith::write_out({self._quoted_name()}, made_{out}, {out});",
+                )
+            ),
+            *self._return_changed(),
+        ]
+
+    def _run_sized(self) -> tuple[list[str], list[str]]:
+        """A call of a kernel that decides its results' shapes, and the results."""
+        self.headers.add("bridge/sized_by_kernel.h")
+        outs = self.source.outputs()
+        on_copies = self.call.kernel.execution is Execution.COPIES
+        device = "at::kCPU" if on_copies else "opsmith::lean_device()"
+        many = len(outs) > 1
+        sized = {out: f"sized_{out}" for out in outs}
+        lines = [f"const auto shapes = {self._meta_call()};"]
+        for index, name in enumerate(sized.values()):
+            meta = f"std::get<{index}>(shapes)" if many else "shapes"
+            lines.append(f"const opsmith::SizedByKernel {name}({meta}, {device});")
+        return [*lines, f"{self.run(sized)};"], [f"{name}.result()" for name in sized.values()]
 
     # ---- results
 

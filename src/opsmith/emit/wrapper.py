@@ -20,7 +20,7 @@ from opsmith.emit.derived import (
 )
 from opsmith.emit.signature import Signature, Signatures, Structured
 from opsmith.emit.text import address, comment, dtype_set, quoted
-from opsmith.plan import Entry, Into, KernelCall, Operands, Route
+from opsmith.plan import Entry, Into, KernelCall, Operands, Route, Shape
 from opsmith.plan.conditions import (
     ComputesIn,
     HasDimOrder,
@@ -454,7 +454,7 @@ class _Writer:
             return value
         if name == "device" and self.source.factory:
             return "::std::optional<at::Device>(at::kCPU)"
-        if name in self.source.outputs():
+        if name in self.source.outputs() and self.call.shape is not Shape.KERNEL:
             return f"opsmith::overwritten({value})"
         return f"opsmith::changed({value})" if changes else value
 

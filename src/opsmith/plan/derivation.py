@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from opsmith.description import Derive, Kernel
+from opsmith.description import Abi, Derive, Kernel
 from opsmith.plan.derivation_rules import Derivation
 from opsmith.plan.model import Elementwise, Shape
 from opsmith.schema import Catalogue, Group, Operator, Variant
@@ -186,17 +186,20 @@ def shape_is_dynamic(functional: Operator, kernel: Kernel) -> bool:
 def _obstacle_to_allocating(group: Group, kernel: Kernel, catalogue: Catalogue) -> Obstacle | None:
     functional = catalogue.operators[group.functional] if group.functional else None
     if functional is not None and shape_is_dynamic(functional, kernel):
-        return Obstacle.DYNAMIC_SHAPE
-    if _shape(group, catalogue) is not None:
+        return None if kernel.abi is Abi.EXECUTORCH else Obstacle.DYNAMIC_SHAPE
+    if _shape(group, kernel, catalogue) is not None:
         return None
     return Obstacle.NO_META if functional is not None else Obstacle.NO_FUNCTIONAL
 
 
-def _shape(group: Group, catalogue: Catalogue) -> Shape | None:
-    """The source of the results' shapes and dtypes before a kernel runs, if any."""
+def _shape(group: Group, kernel: Kernel, catalogue: Catalogue) -> Shape | None:
+    """The source of the results' shapes and dtypes, if any."""
+    functional = catalogue.operators[group.functional] if group.functional else None
+    if kernel.abi is Abi.EXECUTORCH and functional and shape_is_dynamic(functional, kernel):
+        return Shape.KERNEL
     if group.structured:
         return Shape.STRUCTURED_META
-    if group.functional is not None and catalogue.operators[group.functional].meta:
+    if functional is not None and functional.meta:
         return Shape.META_KERNEL
     # An operator that can work in place gives back what self is.
     return Shape.LIKE_SELF if group.inplace else None
@@ -205,6 +208,6 @@ def _shape(group: Group, catalogue: Catalogue) -> Shape | None:
 def _derived(kernel: Kernel, derivation: Derivation, group: Group, catalogue: Catalogue) -> Derived:
     # A result of a functional kernel has its shape; only PyTorch's own meta checks what it goes to.
     needed = group.structured or derivation.rule.needs_shape
-    shape = _shape(group, catalogue) if needed else None
+    shape = _shape(group, kernel, catalogue) if needed else None
     elementwise = elementwise_result(group, catalogue) if derivation.rule.elementwise else None
     return Derived(kernel, derivation, shape, elementwise)

@@ -63,7 +63,9 @@ class LeanKernels:
                 "variant tells its meta kernel; PyTorch makes it of other operators"
             )
         if shape_is_dynamic(functional, kernel):
-            return "the shape of its result depends on its operands' elements"
+            if self._metas.given_for(functional) is not None:
+                return ""
+            return "the shape of its result depends on its operands' elements, and no `meta:` tells its rank"
         if operator.namespace != "aten":
             shaped = self._metas.of(functional) is not None
             return "" if shaped else "nothing says how its result is shaped: add `meta: …`"

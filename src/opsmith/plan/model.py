@@ -51,6 +51,7 @@ class Shape(Enum):
     STRUCTURED_META = "PyTorch's structured meta function"
     META_KERNEL = "the operator's kernel for the meta device"
     LIKE_SELF = "self, as in place"
+    KERNEL = "the kernel, which resizes its result: its shape depends on the operands' elements"
 
 
 class Elementwise(Enum):
@@ -242,8 +243,8 @@ class KernelCall:
         """Whether the kernel may run after the call has returned, as work of the device's stream.
 
         One on lean tensors, which neither allocates nor calls operators, through the host window.  Not where
-        calls that it refuses go to others: it is known too late that they should; nor where it draws random
-        numbers: the order of calls decides which.
+        calls that it refuses go to others or it decides its result's shape, which is known too late; nor
+        where it draws random numbers: the order of calls decides which.
         """
         return self.kernel.execution is Execution.HOST and self._is_lean_and_final
 
@@ -260,7 +261,12 @@ class KernelCall:
     @property
     def _is_lean_and_final(self) -> bool:
         kernel = self.kernel
-        return kernel.abi is Abi.EXECUTORCH and not kernel.fails_over and kernel.rng is None
+        return (
+            kernel.abi is Abi.EXECUTORCH
+            and not kernel.fails_over
+            and kernel.rng is None
+            and self.shape is not Shape.KERNEL
+        )
 
 
 @dataclass(frozen=True)
@@ -495,13 +501,6 @@ class Plan:
             if entry.group is not None and entry.group.structured and entry.name == entry.group.out
         )
 
-    def replacing(self, entries: Iterable[Entry]) -> Plan:
-        """This plan with ``entries`` in the place of those for the same operators."""
-        replaced = {**self.by_name, **{entry.name: entry for entry in entries}}
-        return replace(self, entries=tuple(replaced[name] for name in sorted(replaced)))
-
-    def meta(self, name: str) -> Meta | None:
-        """The meta kernel of the custom operator ``name``; None where nothing shapes its results."""
     @property
     def unmarked_writes(self) -> Mapping[str, tuple[str, ...]]:
         """By operator, the arguments that it writes to and its schema does not mark."""
@@ -511,6 +510,13 @@ class Plan:
             if (arguments := unmarked_writes(entry.name))
         }
 
+    def replacing(self, entries: Iterable[Entry]) -> Plan:
+        """This plan with ``entries`` in the place of those for the same operators."""
+        replaced = {**self.by_name, **{entry.name: entry for entry in entries}}
+        return replace(self, entries=tuple(replaced[name] for name in sorted(replaced)))
+
+    def meta(self, name: str) -> Meta | None:
+        """The meta kernel of the custom operator ``name``; None where nothing shapes its results."""
         return next((meta for meta in self.metas if meta.operator == name), None)
 
     def autocast_rule(self, qualified_name: str) -> AutocastRule | None:

@@ -510,11 +510,14 @@ class _Resolver:
         shape, elementwise = self._expected(operator, kernel)
         shape = (derived.shape if derived else None) or shape
         meta = None
-        if shape is Shape.META_KERNEL and kernel.abi is not Abi.PYTHON:
+        if shape in (Shape.META_KERNEL, Shape.KERNEL) and kernel.abi is not Abi.PYTHON:
             meta = self.metas.given_for(operator)
         if shape is not None and derived is not None and derived.shape is shape:
             source = f"`{meta.sources[0]}` ({meta.location})" if meta else shape.value
-            why += f"; shape and dtype from {source}"
+            if shape is Shape.KERNEL:
+                why += f"; shape from {shape.value}; rank and dtype from {source}"
+            else:
+                why += f"; shape and dtype from {source}"
         if kernel.execution is Execution.COPIES:
             driver = self.backend.driver
             why_not = f"{HOST_WINDOW}=off" if driver.window_is_hidden else driver.location
@@ -580,7 +583,7 @@ class _Resolver:
             kernel.abi is Abi.EXECUTORCH
             and operator.namespace == "aten"
             and operator.variant is Variant.OUT
-            and shape is Shape.META_KERNEL
+            and shape in (Shape.META_KERNEL, Shape.KERNEL)
             and self._falls_back_to_cpu(operator.name)
         )
 
@@ -669,9 +672,10 @@ class _Resolver:
             or not shaped.results
             or not shaped.meta
             or _DATA_DEPENDENT in shaped.tags
-            or shape_is_dynamic(shaped, kernel)
         ):
             return None, None
+        if shape_is_dynamic(shaped, kernel):
+            return (Shape.KERNEL if kernel.abi is Abi.EXECUTORCH else None), None
         if group is None:
             return Shape.META_KERNEL, None
         shape = Shape.STRUCTURED_META if group.structured else Shape.META_KERNEL

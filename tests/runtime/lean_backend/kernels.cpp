@@ -1,6 +1,7 @@
 // Kernels of the `executorch` ABI, as plain as they can be: what is around them is tested.
 #include <cstring>
 #include <numeric>
+#include <tuple>
 
 #include <executorch/runtime/kernel/kernel_includes.h>
 #include <executorch/runtime/kernel/thread_parallel_interface.h>
@@ -203,6 +204,50 @@ Tensor& outer_out(KernelRuntimeContext&, const Tensor& a, const optional<Tensor>
   const float addend = (b.has_value() ? b->const_data_ptr<float>()[0] : 0) + (mode == "more" ? 100 : 0);
   for (ssize_t i = 0; i < a.numel(); ++i) {
     out.mutable_data_ptr<float>()[i] = a.const_data_ptr<float>()[i] + addend;
+  }
+  return out;
+}
+
+// Adds self to the total, which may be larger, and gives back the total.
+Tensor& accumulate_out(KernelRuntimeContext& ctx, const Tensor& self, Tensor& total, Tensor& out) {
+  ET_KERNEL_CHECK(ctx, resize_tensor(out, total.sizes()) == Error::Ok, InvalidArgument, out);
+  for (ssize_t i = 0; i < total.numel(); ++i) {
+    float& sum = total.mutable_data_ptr<float>()[i];
+    sum += i < self.numel() ? self.const_data_ptr<float>()[i] : 0;
+    out.mutable_data_ptr<float>()[i] = sum;
+  }
+  return out;
+}
+
+// Batch normalisation of (1, channels) in training, which moves the running mean and nothing else.
+std::tuple<Tensor&, Tensor&, Tensor&> batch_norm_out(KernelRuntimeContext&, const Tensor& input,
+                                                     const optional<Tensor>&, const optional<Tensor>&,
+                                                     const optional<Tensor>& running_mean,
+                                                     const optional<Tensor>&, bool, double momentum, double,
+                                                     Tensor& out, Tensor& save_mean, Tensor& save_invstd) {
+  for (ssize_t i = 0; i < input.numel(); ++i) {
+    const float value = input.const_data_ptr<float>()[i];
+    out.mutable_data_ptr<float>()[i] = 0;
+    save_mean.mutable_data_ptr<float>()[i] = value;
+    save_invstd.mutable_data_ptr<float>()[i] = 1;
+    if (running_mean.has_value()) {
+      float& mean = running_mean->mutable_data_ptr<float>()[i];
+      mean += static_cast<float>(momentum) * (value - mean);
+    }
+  }
+  return {out, save_mean, save_invstd};
+}
+
+// The elements under a mask of the same shape.
+Tensor& masked_select_out(KernelRuntimeContext& ctx, const Tensor& self, const Tensor& mask, Tensor& out) {
+  const bool* holds = mask.const_data_ptr<bool>();
+  const executorch::aten::SizesType count = std::accumulate(holds, holds + mask.numel(), 0);
+  ET_KERNEL_CHECK(ctx, resize_tensor(out, {&count, 1}) == Error::Ok, InvalidArgument, out);
+  float* to = out.mutable_data_ptr<float>();
+  for (ssize_t i = 0; i < self.numel(); ++i) {
+    if (holds[i]) {
+      *to++ = self.const_data_ptr<float>()[i];
+    }
   }
   return out;
 }

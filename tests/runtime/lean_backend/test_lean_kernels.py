@@ -197,9 +197,33 @@ def test_an_operator_of_dynamic_shape_serves_executorch_only() -> None:
     entry = LOADED.plan.entry("nonzero.out")
     assert entry.kernel is None
     assert (
-        "serves ExecuTorch's programs only: the shape of its result depends on its operands' elements"
-        in entry.why
+        "serves ExecuTorch's programs only: the shape of its result depends on its operands' elements, "
+        "and no `meta:` tells its rank" in entry.why
     )
+
+
+def test_a_kernel_decides_the_shape_of_its_result(fallbacks: Callable[[], dict[str, int]]) -> None:
+    host = torch.tensor([3.0, -1.0, 2.0, -5.0])
+    ours = host.to(DEVICE)
+    for bound in (0.0, 10.0, -10.0):
+        agree(torch.masked_select(ours, ours > bound), torch.masked_select(host, host > bound))
+    out, theirs = torch.empty(0, device=DEVICE), torch.empty(0)
+    torch.masked_select(ours, ours > 0, out=out)
+    agree(out, torch.masked_select(host, host > 0, out=theirs))
+    assert "masked_select" not in fallbacks() and "masked_select.out" not in fallbacks()
+
+
+def test_what_a_kernel_changes_reaches_a_tensor_with_gaps() -> None:
+    base = torch.arange(8.0)
+    ours, theirs = base.to(DEVICE)[::2], base[::2]
+    added = torch.tensor([10.0, 20.0])
+    total = torch.ops.lean_test.accumulate(added.to(DEVICE), ours)
+    agree(total, torch.tensor([10.0, 22.0, 4.0, 6.0]))
+    assert ours.tolist() == total.tolist()
+    mean = base.to(DEVICE)[1::2]
+    torch.native_batch_norm(added[None].to(DEVICE), None, None, mean[:2], None, True, 0.5, 0.0)
+    assert mean.tolist() == [5.5, 11.5, 5.0, 7.0]
+    assert theirs.tolist() == [0.0, 2.0, 4.0, 6.0]
 
 
 def test_a_custom_operator_has_all_variants_and_a_fake_implementation() -> None:

@@ -1,7 +1,8 @@
 // The part of ExecuTorch's lean Tensor that its headers only declare, for kernels that run on a PyTorch
-// device. A Tensor there always has the shape that PyTorch's meta function gave it, so it is static and
-// resizing is checking; one that is not is resized within its memory, as ExecuTorch does.
+// device. A Tensor there has the shape that PyTorch's meta function gave it, so it is static and resizing is
+// checking; one that is not is resized within its memory, as ExecuTorch does. An Unsized one is allocated.
 #include <lean/rejected_shape.h>
+#include <lean/unsized.h>
 
 #include <algorithm>
 #include <cstring>
@@ -16,11 +17,26 @@ namespace opsmith {
 namespace {
 
 thread_local RejectedShape refused;
+thread_local Unsized* innermost = nullptr;
 
 }  // namespace
 
 RejectedShape take_rejected_shape() {
   return std::exchange(refused, RejectedShape{});
+}
+
+Unsized::Unsized() : outer_(std::exchange(innermost, this)) {}
+
+Unsized::~Unsized() {
+  innermost = outer_;
+}
+
+Unsized* Unsized::of(const void* impl) {
+  Unsized* found = innermost;
+  while (found != nullptr && found->stood_for_ != impl) {
+    found = found->outer_;
+  }
+  return found;
 }
 
 }  // namespace opsmith
@@ -51,6 +67,13 @@ size_t TensorImpl::nbytes() const {
 }
 
 Error TensorImpl::internal_resize_contiguous(ArrayRef<SizesType> new_sizes) {
+  opsmith::Unsized* const unsized = opsmith::Unsized::of(this);
+  if (unsized != nullptr && new_sizes.size() == static_cast<size_t>(dim_)) {
+    data_ = unsized->allocate(new_sizes.data());
+    std::copy(new_sizes.begin(), new_sizes.end(), sizes_);
+    numel_ = compute_numel(sizes_, dim_);
+    return dim_order_to_stride(sizes_, dim_order_, static_cast<size_t>(dim_), strides_);
+  }
   if (new_sizes.size() == static_cast<size_t>(dim_) &&
       std::equal(new_sizes.begin(), new_sizes.end(), sizes_)) {
     return Error::Ok;

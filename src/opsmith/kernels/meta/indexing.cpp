@@ -55,6 +55,63 @@ at::Tensor embedding_dense_backward(const at::Tensor& grad_output, const at::Ten
   return contiguous({num_weights, grad_output.size(-1)}, grad_output.scalar_type());
 }
 
+namespace {
+
+using Bagged = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
+
+Bagged bagged(const at::Tensor& weight, const at::Tensor& indices, const at::Tensor& offsets, int64_t mode,
+              const std::optional<at::Tensor>& per_sample_weights, bool include_last_offset,
+              int64_t padding_idx, bool is_forward_only) {
+  TORCH_CHECK(weight.dim() == 2, "weight has to be a 2D Tensor, but got Tensor of dimension ", weight.dim());
+  TORCH_CHECK(indices.dim() == 1, "input has to be a 1D Tensor, but got Tensor of dimension ", indices.dim());
+  TORCH_CHECK(offsets.dim() == 1, "offsets has to be a 1D Tensor, but got Tensor of dimension ",
+              offsets.dim());
+  TORCH_CHECK(!include_last_offset || offsets.size(0) >= 1,
+              "include_last_offset: number of offset should be at least 1");
+  const int64_t bags = offsets.size(0) - (include_last_offset ? 1 : 0);
+  const bool is_max = mode == 2;
+  // The CPU adds up rows of these without it, and returns none.
+  const bool needs_no_map =
+      mode == 0 && padding_idx < 0 && weight.stride(1) == 1 &&
+      (weight.scalar_type() == at::kFloat || at::isReducedFloatingType(weight.scalar_type())) &&
+      (!per_sample_weights.has_value() || !per_sample_weights->defined() ||
+       per_sample_weights->stride(0) == 1);
+  const at::ScalarType dtype = at::promoteTypes(indices.scalar_type(), offsets.scalar_type());
+  const int64_t numbers = mode == 0 && is_forward_only ? offsets.size(0) : bags;
+  return {contiguous({bags, weight.size(1)}, weight.scalar_type()),
+          contiguous({needs_no_map ? 0 : indices.size(0)}, dtype), contiguous({numbers}, dtype),
+          is_max ? contiguous({bags, weight.size(1)}, dtype) : contiguous({numbers}, dtype)};
+}
+
+}  // namespace
+
+Bagged embedding_bag(const at::Tensor& weight, const at::Tensor& indices, const at::Tensor& offsets,
+                     bool /*scale_grad_by_freq*/, int64_t mode, bool /*sparse*/,
+                     const std::optional<at::Tensor>& per_sample_weights, bool include_last_offset,
+                     int64_t padding_idx) {
+  return bagged(weight, indices, offsets, mode, per_sample_weights, include_last_offset, padding_idx,
+                /*is_forward_only=*/false);
+}
+
+Bagged embedding_bag_forward_only(const at::Tensor& weight, const at::Tensor& indices,
+                                  const at::Tensor& offsets, bool /*scale_grad_by_freq*/, int64_t mode,
+                                  bool /*sparse*/, const std::optional<at::Tensor>& per_sample_weights,
+                                  bool include_last_offset, int64_t padding_idx) {
+  return bagged(weight, indices, offsets, mode, per_sample_weights, include_last_offset, padding_idx,
+                /*is_forward_only=*/true);
+}
+
+// Of a result whose first size depends on elements: its rank and dtype, and that each column lies in one
+// piece.
+at::Tensor nonzero(const at::Tensor& self) {
+  return at::detail::empty_strided_meta({2, self.dim()}, {1, 2}, at::kLong);
+}
+
+at::Tensor masked_select(const at::Tensor& self, const at::Tensor& mask) {
+  TORCH_CHECK(mask.scalar_type() == at::kBool, "masked_select: expected BoolTensor for mask");
+  return contiguous({0}, self.scalar_type());
+}
+
 std::tuple<at::Tensor, at::Tensor> sort(const at::Tensor& self, int64_t /*dim*/, bool /*descending*/) {
   return {like(self), like(self, at::kLong)};
 }
