@@ -203,6 +203,54 @@ def test_a_norm_of_large_numbers_does_not_cancel() -> None:
     agree(functional.group_norm, numbers(2, 4, 300) + 1e3, 2, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.parametrize("dtype", FLOATING)
+@pytest.mark.parametrize("training", [True, False])
+def test_running_statistics_with_gaps(dtype: torch.dtype, training: bool) -> None:
+    def normed(x: Tensor, statistics: Tensor) -> tuple[Tensor, ...]:
+        weight, bias, mean, variance = statistics.unbind(1)
+        y = aten._native_batch_norm_legit(x, weight, bias, mean, variance, training, 0.3, 1e-5)
+        z = torch.native_batch_norm(x, weight, bias, mean, variance, training, 0.3, 1e-5)
+        return y[0], z[0], statistics
+
+    given = numbers(6, 5, 4, dtype=dtype), numbers(5, 4, dtype=dtype).abs() + 1
+    with no_fallback("aten::_native_batch_norm_legit"):
+        ours, theirs = on_device(normed, *given), normed(*given)
+    for mine, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine.cpu(), other, rtol=5e-2, atol=5e-2)
+    assert training == (not torch.equal(theirs[2], numbers(5, 4, dtype=dtype).abs() + 1))
+
+
+# ---- transforms
+
+
+@pytest.mark.parametrize("length", [1, 8, 12, 37])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_transforms(length: int, dtype: torch.dtype) -> None:
+    x, y = numbers(3, 4, length, dtype=dtype), numbers(length, 4, 3, dtype=dtype).permute(2, 1, 0)
+    tolerance = 1e-4 if dtype is torch.float32 else 1e-12
+    with no_fallback():
+        for real in (x, y, x.transpose(0, 1), y[:, 0], x[:1].expand(3, -1, -1)):
+            rank = real.dim()
+            for dims in ([rank - 1], [0, rank - 1], [rank - 1, 0], list(range(rank))):
+                how: dict[str, Any] = {
+                    "laid_out_as_on_the_cpu": True,
+                    "rtol": tolerance,
+                    "atol": tolerance,
+                }
+                agree(aten._fft_r2c, real, dims, 0, True, **how)
+                agree(aten._fft_r2c, real, dims, 1, False, **how)
+                z = torch.complex(real, real.flip(0))
+                agree(aten._fft_c2c, z, dims, 2, True, **how)
+                agree(aten._fft_c2c, z, dims, 0, False, **how)
+                agree(aten._fft_c2r, z, dims, 2, 2 * z.shape[dims[-1]] - 1, **how)
+
+
+def test_quarters_of_a_turn_are_exact() -> None:
+    waves = torch.tensor([[1.0, 0, -1, 0], [0, 1, 0, -1]], dtype=torch.float64)
+    found = on_device(torch.fft.fft, waves).cpu()
+    assert found.real.count_nonzero() == found.imag.count_nonzero() == 2
+
+
 def test_gradients_of_norms() -> None:
     def gradients(x: Tensor, w: Tensor, b: Tensor) -> list[Tensor]:
         operands = [each.clone().requires_grad_() for each in (x, w, b)]
