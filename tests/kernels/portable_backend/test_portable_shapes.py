@@ -39,7 +39,8 @@ NAMES = frozenset(
     "nn.functional.adaptive_avg_pool2d nn.functional.adaptive_avg_pool3d index_select index_put "
     "nn.functional.embedding sort stack repeat roll view_copy nn.functional.pixel_shuffle "
     "nn.functional.pixel_unshuffle nn.functional.pad _native_batch_norm_legit "
-    "nn.functional.instance_norm nn.functional.unfold nn.functional.grid_sample".split()
+    "nn.functional.instance_norm nn.functional.unfold nn.functional.grid_sample "
+    "nn.functional.embedding_bag nonzero masked_select fft.fft2 fft.rfftn fft.irfftn".split()
 )
 DTYPES = (torch.float32, torch.bfloat16, torch.int64)
 CHECKED: Counter[str] = Counter()
@@ -228,6 +229,23 @@ def test_a_number_and_a_tensor() -> None:
     with Beside():
         torch.ops.aten.div.Scalar_mode(operand, 2, rounding_mode="floor")
         torch.remainder(5, operand)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_shifts_by_a_number(layout: str) -> None:
+    operand = LAYOUTS[layout](torch.ones(2, 1, 4, 2, dtype=torch.int64)).to(DEVICE)
+    with Beside():
+        torch.bitwise_left_shift(operand, 2)
+        torch.bitwise_right_shift(operand, 2)
+
+
+def test_new_running_statistics() -> None:
+    x, statistic = torch.ones(4, 3, 2, device=DEVICE), torch.ones(6, device=DEVICE)[::2]
+    with Beside():
+        for training in (True, False):
+            torch.ops.aten._native_batch_norm_legit_functional(
+                x, None, None, statistic, statistic, training, 0.1, 1e-5
+            )
 
 
 def test_every_operator_was_seen() -> None:

@@ -77,7 +77,7 @@ at::Tensor fill_tensor(const at::Tensor& self, const at::Tensor& value) {
   return like(self);
 }
 
-// A Tensor and a number: mul, fmod, remainder and bitwise_and, bitwise_or, bitwise_xor
+// A Tensor and a number: mul, fmod, remainder, bitwise_and, bitwise_or, bitwise_xor and the shifts
 at::Tensor with_scalar(const at::Tensor& self, const at::Scalar& other) {
   return with_number(self, common_dtype(self, other));
 }

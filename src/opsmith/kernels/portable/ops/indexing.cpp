@@ -453,7 +453,8 @@ Tensor& index_tensor_out(KernelRuntimeContext& context, const Tensor& self, Opti
   if (!make_plan(context, self, indices, plan) || !resize(context, out, plan.sizes)) {
     return out;
   }
-  if (plan.places.product() == 0 || (out.numel() == 0 && self.numel() != 0)) {
+  // ATen looks at no index where nothing is moved; the runtime's kernel does where self is empty.
+  if (plan.places.product() == 0 || (out.numel() == 0 && (self.numel() != 0 || !in_executorch()))) {
     return out;
   }
   const Dims strides = strides_of(self);
