@@ -422,6 +422,7 @@ def direct() -> Iterator[OperatorCall]:
         if dtype in (torch.float32, torch.float64):
             yield from _direct_transforms(dtype)
         if dtype != torch.int64:
+            yield from _direct_bags(dtype)
             for eps in (None, 0.1):
                 yield directly("aten::logit.out", x.sigmoid(), eps)
             for dim in (0, -1):
@@ -509,6 +510,28 @@ def _complex_arithmetic(wide: Tensor, dtype: torch.dtype) -> Iterator[OperatorCa
                 yield directly("aten::sum.IntList_out", given, dims, keepdim, None)
         yield directly("aten::bmm.out", image[0], image[0].transpose(1, 2).contiguous())
         yield directly("aten::bmm.out", image[0], image[0].transpose(1, 2))
+
+
+def _direct_bags(dtype: torch.dtype) -> Iterator[OperatorCall]:
+    table, factors = numbers(10, 6, dtype=dtype), numbers(7, dtype=dtype)
+    for places in (torch.int64, torch.int32):
+        indices = torch.tensor([1, 9, 1, 4, 0, 1, 3], dtype=places)
+        for offsets, ends in (([0, 2, 2, 5], False), ([0, 3, 7], True), ([0], False)):
+            names = ("_embedding_bag.out", "_embedding_bag_forward_only.out")
+            ways = ((0, None), (0, factors), (1, None), (2, None))
+            for name, (mode, weights), padding in itertools.product(names, ways, (-1, 1)):
+                yield directly(
+                    f"aten::{name}",
+                    table,
+                    indices,
+                    torch.tensor(offsets, dtype=places),
+                    False,
+                    mode,
+                    False,
+                    weights,
+                    ends,
+                    padding,
+                )
 
 
 def _direct_transforms(dtype: torch.dtype) -> Iterator[OperatorCall]:

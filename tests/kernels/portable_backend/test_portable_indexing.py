@@ -238,6 +238,70 @@ def test_embedding_and_its_gradient() -> None:
         on_device(functional.embedding, places(10), weight)
 
 
+def test_bags_of_embeddings() -> None:
+    weight, indices = numbers(10, 6), places(1, 9, 1, 4, 0, 1, 3)
+    with no_fallback():
+        for mode in ("sum", "mean", "max"):
+            for padding in (None, 1):
+                for offsets, ends in ((places(0, 2, 2, 5), False), (places(0, 3, 7), True)):
+                    agree(
+                        functional.embedding_bag,
+                        indices,
+                        weight,
+                        offsets,
+                        mode=mode,
+                        padding_idx=padding,
+                        include_last_offset=ends,
+                    )
+                given = (indices.int(), places(0, 2, 2, dtype=torch.int32), False)
+                for table in (weight, weight.double(), numbers(6, 10).t()):
+                    modes = ("sum", "mean", "max").index(mode)
+                    padded = -1 if padding is None else padding
+                    agree(
+                        aten._embedding_bag,
+                        table,
+                        *given,
+                        modes,
+                        False,
+                        None,
+                        False,
+                        padded,
+                        laid_out_as_on_the_cpu=True,
+                    )
+        agree(aten._embedding_bag, weight, indices[:0], places(0, 0), False, 2)
+        agree(
+            functional.embedding_bag,
+            indices,
+            weight,
+            places(0, 2),
+            mode="sum",
+            per_sample_weights=numbers(7),
+        )
+    with pytest.raises(RuntimeError, match="offsets\\[0\\] has to be 0"):
+        on_device(functional.embedding_bag, indices, weight, places(1, 2))
+    with pytest.raises(RuntimeError, match="found idx to be 10"):
+        on_device(functional.embedding_bag, places(10), weight, places(0))
+
+
+@pytest.mark.parametrize("dtype", [*REAL, torch.bool])
+def test_places_that_are_not_zero(dtype: torch.dtype, tensor: Tensor) -> None:
+    x = tensor.to(dtype)
+    with no_fallback():
+        for given in (x, x[:0], x[0, 0, 0, 0], x[..., 0]):
+            agree(torch.nonzero, given, laid_out_as_on_the_cpu=True)
+        agree(torch.masked_select, x, x.transpose(0, 1)[:1, :1] > 0)
+    out = torch.empty(2, 7, dtype=torch.int64)
+    agree(lambda a, b: torch.nonzero(a, out=b), x, out)
+
+
+def test_nothing_is_looked_up_in_empty_tensors() -> None:
+    for sizes, index in (((0, 1), places(1)), ((0, 3), places(-7)), ((2, 0), places(3))):
+        dim = sizes.index(0) ^ 1
+        agree(aten.index.Tensor, numbers(*sizes), (None,) * dim + (index,))
+    with pytest.raises(IndexError, match="index is out of bounds for dimension with size 0"):
+        on_device(aten.index.Tensor, numbers(0, 3), (places(0),))
+
+
 # ---- order
 
 
