@@ -125,7 +125,7 @@ def test_only_rows_in_sight_are_in_the_page(visit: Open) -> None:
             COUNT + 1
         )
         page.page.keyboard.press("End")
-        page.page.evaluate("scrollTo(0, document.body.scrollHeight)")
+        page.page.evaluate("rows = document.querySelector('.grid'), rows.scrollTo(0, rows.scrollHeight)")
         page.page.wait_for_selector(f"#operators-{COUNT - 23}")
         assert len(page.names()) < 80
 
@@ -272,6 +272,10 @@ def test_a_link_leads_to_its_operator(visit: Open) -> None:
         detail = page.text("#operators .detail")
         assert "Before:" in detail and "missing" in detail
         assert "120 calls, 400 ms" in detail
+        # The rows have scrolled to it, and not the page, of which screenshots show the top.
+        assert page.page.evaluate("scrollY") == 0
+        row = page.page.locator("#operators .row.active").bounding_box()
+        assert row is not None and 0 < row["y"] < 900 - row["height"]
     with visit("#aten::nosuchthing") as page:
         assert page.text("#operators output") == f"0 of {OPERATORS}"
 

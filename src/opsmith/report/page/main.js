@@ -142,7 +142,7 @@ document.addEventListener("keydown", (event) => {
     event.preventDefault();
     return;
   }
-  const page = Math.max(1, Math.floor(innerHeight / (now?.rowHeight ?? 1)) - 4);
+  const page = now ? Math.max(1, Math.floor((now.sight.bottom - now.sight.top) / now.rowHeight) - 4) : 1;
   const inDetail = Boolean(now && now.detail.contains(target) && !target.matches("h3"));
   const moves = {
     j: 1, ArrowDown: 1, k: -1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity,

@@ -41,7 +41,8 @@ class Listing {
     this.grid.addEventListener("focus", () => {
       if (this.active < 0 && this.shown.length) this.activate(0);
     });
-    addEventListener("scroll", () => this.draw(), { passive: true });
+    // Captured: scrolling of the grid does not bubble.
+    addEventListener("scroll", () => this.draw(), { passive: true, capture: true });
     addEventListener("resize", () => this.draw(true));
     addEventListener("beforeprint", () => this.draw(true, 400));
     addEventListener("afterprint", () => this.draw(true));
@@ -113,13 +114,21 @@ class Listing {
     return parseFloat(getComputedStyle(this.grid).getPropertyValue("--row"));
   }
 
+  // The box in which the rows scroll, with the top and bottom of what it shows: the grid, or a small window.
+  get sight() {
+    const { top, bottom } = this.grid.getBoundingClientRect();
+    return getComputedStyle(this.grid).overflowY === "auto"
+      ? { box: this.grid, top, bottom } : { box: document.documentElement, top: 0, bottom: innerHeight };
+  }
+
   // Puts the rows in sight, and some around them, into the page; the first ones where it is printed.
   draw(anew = false, printed = 0) {
     if (this.view.hidden) return;
     const height = this.rowHeight;
     const top = this.rows.getBoundingClientRect().top;
-    const first = printed ? 0 : Math.max(0, Math.floor(-top / height) - 8);
-    const last = printed || Math.min(this.shown.length, Math.ceil((innerHeight - top) / height) + 8);
+    const sight = this.sight;
+    const first = printed ? 0 : Math.max(0, Math.floor((sight.top - top) / height) - 8);
+    const last = printed || Math.min(this.shown.length, Math.ceil((sight.bottom - top) / height) + 8);
     if (!anew && first >= this.range[0] && last <= this.range[1] && this.range[1] - last < 24) return;
     const range = [Math.max(0, first - 8), Math.min(this.shown.length, last + 8)];
     this.range = range;
@@ -158,8 +167,9 @@ class Listing {
     const height = this.rowHeight;
     const top = this.rows.getBoundingClientRect().top + this.active * height;
     const under = this.view.querySelector(".head").getBoundingClientRect().bottom;
-    if (top < under) scrollBy(0, top - under);
-    else if (top + height > innerHeight) scrollBy(0, top + height - innerHeight + 8);
+    const { box, bottom } = this.sight;
+    if (top < under) box.scrollBy(0, top - under);
+    else if (top + height > bottom) box.scrollBy(0, top + height - bottom + 8);
     this.draw();
     this.markActive();
   }
@@ -171,12 +181,13 @@ class Listing {
     else if (this.shown.length) this.open(this.shown[this.active], { follow: true });
   }
 
-  // The row of an item that somebody came for, in the middle of the window.
+  // The row of an item that somebody came for, in the middle of what is shown.
   show(item) {
     const index = this.shown.indexOf(item);
     if (index >= 0) {
       const top = this.rows.getBoundingClientRect().top + index * this.rowHeight;
-      if (top > innerHeight - this.rowHeight) scrollBy(0, top - innerHeight / 2);
+      const sight = this.sight;
+      if (top > sight.bottom - this.rowHeight) sight.box.scrollBy(0, top - (sight.top + sight.bottom) / 2);
       this.activate(index);
     }
     else {
