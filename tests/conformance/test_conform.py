@@ -165,8 +165,8 @@ def test_a_check_is_made_where_an_entry_has_it(known: tuple[EntryFacts, ...]) ->
     chosen = select(known, ["cumsum"], ["int64", "float32"], (), called={}, aten=())
     checks = {unit.dtype: [check.value for check in unit.checks] for unit in chosen.units()}
     everywhere = ["forward", "out", "in-place", "non-contiguous", "empty", "dtypes", "determinism"]
-    assert checks["int64"] == [*everywhere, "meta"]
-    assert checks["float32"] == ["forward", "backward", *everywhere[1:], "meta"]
+    assert checks["int64"] == [*everywhere, "meta", "boundary"]
+    assert checks["float32"] == ["forward", "backward", *everywhere[1:], "meta", "boundary"]
 
 
 @pytest.mark.parametrize(

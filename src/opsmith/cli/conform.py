@@ -51,6 +51,7 @@ _HEADS = {
     Check.OUT: "out=",
     Check.NONCONTIGUOUS: "non-contig",
     Check.DETERMINISM: "determ",
+    Check.BOUNDARY: "bounds",
 }
 
 

@@ -14,6 +14,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from opsmith.conformance.boundary_samples import (
+    is_determined,
+    shown_values,
+    unbounded,
+    with_boundary_values,
+)
 from opsmith.conformance.comparison import (
     SampleOutcome,
     bytes_of,
@@ -61,6 +67,7 @@ _MESSAGE_LENGTH = 600
 _NOTHING = {
     Check.EMPTY: "the CPU computes none of its samples without elements",
     Check.META: "PyTorch's meta function takes none of its samples",
+    Check.BOUNDARY: "the CPU computes none of its samples with the ends of the dtype for values",
 }
 
 
@@ -258,6 +265,24 @@ def _cut(sample: Any, dim: int) -> Any:
         return tensor.detach().narrow(dim, 0, 0).clone()
 
     return sample.transform(cut)
+
+
+# ---- the ends of the dtype
+
+
+def _boundary(subject: Subject) -> Iterator[None]:
+    """The functional call with values from the ends of the dtype, where they determine the result."""
+    if reason := unbounded(subject.name):
+        raise _Nothing(reason)
+    for index, sample, name in _claimed_samples(subject):
+        at_the_ends = with_boundary_values(subject, sample, index)
+        if at_the_ends is None:
+            continue
+        label = f"{name}, with values {shown_values(at_the_ends)}"
+        theirs = subject.on_cpu(subject.info.op, at_the_ends, index)
+        if theirs.raised or not is_determined(subject, sample, index, theirs):
+            continue
+        yield from _like_the_cpu(subject, subject.info.op, at_the_ends, index, label, _OWN_AFFAIR)
 
 
 # ---- what is written
@@ -458,4 +483,5 @@ _CHECKS: dict[Check, Callable[[Subject], Iterator[None]]] = {
     Check.DTYPES: _dtypes,
     Check.DETERMINISM: _determinism,
     Check.META: _meta,
+    Check.BOUNDARY: _boundary,
 }

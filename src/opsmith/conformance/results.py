@@ -39,6 +39,7 @@ class Check(Enum):
     DTYPES = "dtypes"
     DETERMINISM = "determinism"
     META = "meta"
+    BOUNDARY = "boundary"
     FUZZ = "fuzz"
     """A random program, whose number is the verdict's entry."""
     UPSTREAM = "upstream"

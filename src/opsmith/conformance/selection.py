@@ -10,6 +10,12 @@ from opsmith.conformance.database import TRIED, EntryFacts
 from opsmith.conformance.results import Check
 from opsmith.errors import FilterInvalid, nearest
 
+BOUNDED = (
+    "bfloat16", "float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16",
+    "uint32", "uint64",
+)  # fmt: skip
+"""The dtypes that have ends to check."""
+
 OPINFO_CHECKS = tuple(check for check in Check if check not in {Check.UPSTREAM, Check.FUZZ})
 
 
@@ -44,6 +50,8 @@ def applies(facts: EntryFacts, dtype: str, check: Check) -> bool:
     match check:
         case Check.BACKWARD:
             return dtype in facts.backward_dtypes
+        case Check.BOUNDARY:
+            return dtype in facts.dtypes and dtype in BOUNDED
         case Check.DTYPES:
             return dtype in facts.dtypes or dtype in TRIED
         case Check.OUT if not facts.out:

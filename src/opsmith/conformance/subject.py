@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from functools import cached_property
 from typing import Any, Protocol
@@ -93,6 +93,7 @@ class Subject:
     watch: Watch
     operators: set[str] = field(default_factory=set)
     _samples: dict[bool, list[Any]] = field(default_factory=dict)
+    _others: dict[torch.dtype, list[Any]] = field(default_factory=dict)
 
     # ---- samples
 
@@ -107,6 +108,17 @@ class Subject:
             except Exception as error:
                 raise NoSamples(f"PyTorch makes no samples of it: {error!r:.300}") from None
         return self._samples[requires_grad]
+
+    def samples_in(self, dtype: torch.dtype) -> list[Any]:
+        """The samples of another dtype; none where OpInfo does not claim it."""
+        if dtype not in self._others:
+            claimed = dtype in self.info.supported_dtypes(self.device)
+            other = replace(self, dtype=dtype, _samples={}, _others={})
+            try:
+                self._others[dtype] = other.samples() if claimed else []
+            except NoSamples:
+                self._others[dtype] = []
+        return self._others[dtype]
 
     # ---- calls
 

@@ -130,7 +130,7 @@ if TYPE_CHECKING:
     from torch.testing._internal import common_methods_invocations
     from torch.testing._internal.common_device_type import PrivateUse1TestBase, toleranceOverride
     from torch.testing._internal.common_utils import extract_test_fn
-    from torch.testing._internal.opinfo.core import SampleInput
+    from torch.testing._internal.opinfo.core import BinaryUfuncInfo, SampleInput, UnaryUfuncInfo
     from torch.testing._internal.optests.autograd_registration import (
         autograd_registration_check,
         set_autograd_fallback_mode,

@@ -93,7 +93,7 @@ _NAMES: Mapping[Feature | None, Mapping[str, str]] = {
         "torch.testing._comparison": "default_tolerances",
         "torch.testing._internal": "common_methods_invocations",
         "torch.testing._internal.common_device_type": "PrivateUse1TestBase toleranceOverride",
-        "torch.testing._internal.opinfo.core": "SampleInput",
+        "torch.testing._internal.opinfo.core": "BinaryUfuncInfo SampleInput UnaryUfuncInfo",
     },
     Feature.CPP_KERNELS: {
         "torch._C._dynamo.guards": "_torchinductor_pyobject_tensor_data_ptr",

@@ -16,6 +16,7 @@ from aten_calls import OperatorCall, Recorder, directly
 from torch import Tensor
 from torch.nn import functional
 
+from opsmith.conformance.boundary_values import boundary_values, divisors
 from opsmith.conformance.database import FOREACH, entries, samples_of
 
 # Of an entry and a dtype so many samples run, and so many calls of an operator with the same dtypes are kept.
@@ -132,7 +133,7 @@ def layouts(dtype: torch.dtype) -> list[Tensor]:
 
 def edges() -> Iterator[tuple[str, Call]]:
     """Calls that are easily wrong, by what is tried."""
-    for family in (_pointwise, _promotion, _reductions, _places, _products, _models):
+    for family in (_pointwise, _promotion, _boundaries, _reductions, _places, _products, _models):
         for call in family():
             yield f"edges: {family.__name__[1:]}", call
 
@@ -211,6 +212,35 @@ def _promotion() -> Iterator[Call]:
         for function in (torch.add, torch.mul, torch.div, torch.lt, torch.ge):
             yield lambda function=function, x=x, number=number: function(x, number)
         yield lambda x=x: x.to(torch.float16)
+
+
+def _boundaries() -> Iterator[Call]:
+    """Values at the ends of each dtype: what wraps, what loses whole numbers, the extremes."""
+    for dtype in (*FLOATING, *INTEGRAL):
+        values = torch.tensor(boundary_values(dtype), dtype=dtype)
+        by = torch.tensor(divisors(boundary_values(dtype), dtype), dtype=dtype)
+        for name in TWO_OPERANDS:
+            given = by if name in {"fmod", "remainder"} else values
+            function = getattr(torch, name)
+            yield lambda function=function, a=given: function(a[:, None], a)
+        for mode in ("trunc", "floor"):
+            yield lambda a=by, mode=mode: torch.div(a[:, None], a, rounding_mode=mode)
+        for name in (*ONE_OPERAND, "square", "signbit", "bitwise_not"):
+            function = getattr(torch, name)
+            yield lambda function=function, a=values: function(a)
+        square = torch.stack([values.roll(step) for step in range(len(values))])
+        yield lambda a=values, s=square: (a.clamp(-129, 257), torch.where(s > 0, s, a), s.sort(1))
+        for name in ("amax", "amin", "argmax", "argmin", "any", "all", "logical_not"):
+            function = getattr(torch, name)
+            yield lambda function=function, s=square: function(s)
+        for other in (*FLOATING, *INTEGRAL, torch.bool):
+            if not dtype.is_floating_point or other.is_floating_point or other is torch.bool:
+                yield lambda a=values, other=other: a.to(other)
+        if not dtype.is_floating_point:
+            yield lambda s=square: (s.sum(), s.sum(0), s.prod(0), s.cumsum(1), s.cumprod(1))
+            yield lambda s=square: (torch.mm(s, s), torch.bmm(s[None], s[None]))
+            yield lambda a=values, s=square: (torch.addmm(a, s, s, alpha=3), a + 2**30, a * 7)
+            yield lambda a=values, s=square: (a - 129, torch.sub(s, a, alpha=5), torch.rsub(a, 3))
 
 
 def _reductions() -> Iterator[Call]:

@@ -19,6 +19,7 @@ from torch import Tensor
 
 import opsmith
 from opsmith.build.cache import usable_cache, write_whole
+from opsmith.conformance import boundary_values
 
 
 @cache
@@ -102,7 +103,8 @@ def _digest() -> str:
         torch.backends.cpu.get_cpu_capability(),
         repr(sorted(_aten_operators())),
     ]
-    parts += [path.read_text() for path in sorted(Path(__file__).parent.glob("*.py"))]
+    sources = [*sorted(Path(__file__).parent.glob("*.py")), Path(boundary_values.__file__)]
+    parts += [path.read_text() for path in sources]
     return hashlib.sha256("\0".join([*parts, *sorted(declared_operators())]).encode()).hexdigest()[
         :32
     ]

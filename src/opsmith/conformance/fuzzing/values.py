@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from opsmith.conformance.boundary_values import boundary_values
 from opsmith.conformance.fuzzing.program import Leaf
 
 _inf, _nan = math.inf, math.nan
@@ -44,12 +45,11 @@ def _value(random: Random, dtype: torch.dtype, special: bool) -> Any:
         return random.random() < 0.5
     if dtype.is_complex:
         return complex(_number(random, special), _number(random, False))
+    if special and random.random() < 0.2:
+        return random.choice(boundary_values(dtype))
     if dtype.is_floating_point:
         return _number(random, special)
-    info = torch.iinfo(dtype)
-    if special and random.random() < 0.2:
-        return random.choice((info.min, info.max))
-    return max(random.choice(_WHOLE), info.min)
+    return max(random.choice(_WHOLE), torch.iinfo(dtype).min)
 
 
 def _number(random: Random, special: bool) -> float:
