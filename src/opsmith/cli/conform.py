@@ -284,6 +284,8 @@ def _at(now: Standing) -> str:
 
 def _print(results: Results) -> None:
     out.print(f"[bold]{escape(results.backend)}, torch {results.torch}[/]", highlight=False)
+    if results.loaded:
+        out.print(results.loaded, markup=False, highlight=False, soft_wrap=True)
     out.print(_table(results))
     counts = Counter(verdict.status for verdict in results.verdicts)
     out.print(", ".join(f"{counts[s]:,} {s.value}" for s in Status if counts[s]), highlight=False)
@@ -337,6 +339,8 @@ def _summary(results: Results) -> dict[str, object]:
     return {
         "backend": results.backend,
         "torch": results.torch,
+        "loaded": results.loaded,
+        "build": results.build,
         "complete": results.complete,
         "results": str(latest_path(Path(results.description))),
         "totals": {status.value: counts[status] for status in Status},

@@ -13,10 +13,11 @@ from rich.table import Table
 from opsmith import conformance
 from opsmith.cache_folder import cache_root
 from opsmith.cli.conform import shown_standing
-from opsmith.cli.console import Json, err, many, out, print_json, shown_progress, write_json
+from opsmith.cli.console import Json, err, many, out, print_json, write_json
+from opsmith.cli.opened import loaded_backend, opened_backend
 from opsmith.cli.options import Arguments, default_backend, likely_backend
 from opsmith.conformance.record import latest_results
-from opsmith.plan import OpenedBackend, Route, open_backend, plan_backend
+from opsmith.plan import OpenedBackend, Route, plan_backend
 from opsmith.programs.coverage import (
     Coverage,
     ProgramCoverage,
@@ -27,7 +28,6 @@ from opsmith.programs.coverage import (
 )
 from opsmith.programs.module import ModuleProgram, made_by_factory, read_exported
 from opsmith.programs.process import Program, no_backend_loaded
-from opsmith.runtime.load import load
 from opsmith.schema import read_catalogue
 
 _SHOWN_OPERATORS = 20
@@ -90,7 +90,7 @@ def coverage(
 
 
 def _of_program(program: Program, backend: str | None, share: float) -> ProgramCoverage:
-    status, description, calls = run_recorded(program, backend=backend)
+    status, description, calls, registered = run_recorded(program, backend=backend)
     if description is None:
         if status == 0:
             raise no_backend_loaded(program, "coverage", likely_backend())
@@ -103,21 +103,20 @@ def _of_program(program: Program, backend: str | None, share: float) -> ProgramC
             highlight=False,
         )
         raise typer.Exit(status)
-    planned = plan_backend(description, cache_root())
+    planned = plan_backend(description, cache_root()).replacing(registered)
     return program_coverage(program.name, status, calls, planned, read_catalogue(), share)
 
 
 def _of_module(
     program: ModuleProgram, backend: str | None, train: bool, share: float
 ) -> ProgramCoverage:
-    with shown_progress() as progress:
-        loaded = load(backend or default_backend(), progress=progress)
+    loaded = loaded_backend(backend or default_backend())
     calls = program.record(loaded.name, train=train)
     return program_coverage(program.name, 0, calls, loaded.plan, read_catalogue(), share)
 
 
 def _show_backend(backend: str, opinfo: bool, json: bool) -> None:
-    opened = open_backend(backend)
+    opened = opened_backend(backend)
     plan = opened.plan
     sets = backend_coverage(plan, opened.catalogue)
     if opinfo:

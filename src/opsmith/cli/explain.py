@@ -8,12 +8,13 @@ import typer
 from rich.table import Table
 
 from opsmith.cli.compiled import explain_compiled
-from opsmith.cli.console import Json, out, print_json, shown_progress
+from opsmith.cli.console import Json, out, print_json
+from opsmith.cli.opened import loaded_backend, opened_backend
 from opsmith.cli.options import Backend, given_backend
 from opsmith.explain.chain import served_operator
 from opsmith.explain.explanation import RELEVANT_KEYS, Explanation
 from opsmith.explain.explanation import explain as explanation_of
-from opsmith.plan import Entry, open_backend
+from opsmith.plan import Entry
 from opsmith.programs.process import Program
 from opsmith.schema import qualified
 
@@ -48,13 +49,10 @@ def explain(
         explain_compiled(Program(compile, tuple(words)), given_backend(context, backend), json)
     if not operator or arguments:
         raise typer.BadParameter("name one operator, or a program after --compile")
-    planned = open_backend(backend).plan
+    planned = opened_backend(backend).plan
     planned.entry(operator)  # an unknown name fails before anything is built
     if table:
-        from opsmith.runtime.load import load
-
-        with shown_progress() as progress:
-            load(backend, progress=progress)
+        planned = loaded_backend(backend).plan
     explanation = explanation_of(planned, operator, loaded=table)
     if json:
         print_json(_as_json(explanation))

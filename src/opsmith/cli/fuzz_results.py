@@ -31,6 +31,7 @@ def print_findings(outcome: FuzzOutcome) -> None:
         title = f"{finding.operator}: {finding.kind}{more}"
         out.print(f"[bold red]{escape(title)}[/]", highlight=False, soft_wrap=True)
         out.print(finding.program, markup=False, highlight=False, soft_wrap=True)
+    out.print(outcome.loaded, markup=False, highlight=False, soft_wrap=True)
     differ = len(outcome.findings)
     expected = f", {len(outcome.expected):,} as expected" if outcome.expected else ""
     out.print(
@@ -47,6 +48,7 @@ def fuzz_summary(outcome: FuzzOutcome) -> Mapping[str, Any]:
     """The run in a line of JSON."""
     return {
         "backend": outcome.backend,
+        "loaded": outcome.loaded,
         "torch": outcome.torch,
         "seed": outcome.seed,
         "programs": outcome.programs,

@@ -8,7 +8,8 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from opsmith.cli.console import Json, out, print_json, shown_progress
+from opsmith.cli.console import Json, out, print_json
+from opsmith.cli.opened import loaded_backend
 from opsmith.cli.options import Backend
 from opsmith.explain.keys import keys_of
 from opsmith.schema import read_catalogue
@@ -25,11 +26,8 @@ def keys(
     json: Json = False,
 ) -> None:
     """Show a Tensor's dispatch keys, in the order in which the dispatcher tries them."""
-    from opsmith.runtime.load import load
-
     catalogue = read_catalogue()
-    with shown_progress() as progress:
-        load(backend, progress=progress)
+    loaded_backend(backend)
     rows = keys_of(expression, operator, catalogue)
     if json:
         print_json({"expression": expression, "operator": operator, "keys": rows})

@@ -9,9 +9,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from opsmith.cli.console import Json, out, print_json
+from opsmith.cli.opened import opened_backend
 from opsmith.cli.options import BackendArgument, NamedBackend
 from opsmith.explain.chain import served_operator, served_operators
-from opsmith.plan import NotServed, Plan, Route, open_backend
+from opsmith.plan import NotServed, Plan, Route
 
 
 def plan(
@@ -30,7 +31,7 @@ def plan(
     json: Json = False,
 ) -> None:
     """Show how every ATen operator is served on a backend."""
-    planned = open_backend(backend).plan
+    planned = opened_backend(backend).plan
     if json:
         print_json(_as_json(planned, route))
     elif not_served:

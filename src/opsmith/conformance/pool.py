@@ -43,13 +43,15 @@ _TAIL = 300
 class Listener:
     """Told of each verdict, of the operators that a unit called, and regularly of the time passing.
 
-    Before the verdict of a worker that has crashed or hung, it is told what that had noted.
+    Before the verdict of a worker that has crashed or hung, it is told what that had noted; of each worker
+    that begins, how it has loaded the backend.
     """
 
     verdict: Callable[[Verdict], None]
     operators: Callable[[str, Iterable[str]], None]
     tick: Callable[[], None]
     note: Callable[[bytes], None] = lambda note: None
+    loaded: Callable[[str], None] = lambda how: None
 
 
 @dataclass
@@ -182,6 +184,7 @@ class Pool:
                 raise ConformanceError(message.message, remedy=message.remedy)
             case Ready():
                 worker.ready = True
+                listener.loaded(message.loaded)
                 self._next(worker)
             case Ended():
                 assert worker.unit is not None

@@ -37,9 +37,9 @@ class Task(msgspec.Struct):
 
 
 class Ready(msgspec.Struct, tag=True):
-    """The worker has loaded the backend and the database; ``backend`` is the device's name."""
+    """The worker has loaded the backend and the database; ``loaded`` says how the former came."""
 
-    backend: str
+    loaded: str
 
 
 class Refusal(msgspec.Struct, tag=True):

@@ -109,6 +109,10 @@ class Record:
     def _tell(self, verdict: Verdict | None) -> None:
         self.report(Standing(len(self._verdicts), self._total, self._bad, verdict))
 
+    def loaded(self, how: str) -> None:
+        """A worker has loaded the backend."""
+        self.header = replace(self.header, loaded=how)
+
     def called(self, entry: str, operators: Iterable[str]) -> None:
         """``entry`` called ``operators`` on the device."""
         self._operators.setdefault(entry, set()).update(operators)

@@ -100,8 +100,9 @@ class Results:
 
     ``description`` is the path of the ``backend.yaml``; ``complete`` is False while the run goes on, or
     where it was interrupted.  ``operators`` maps an entry to the ATen operators that it called on the
-    device.  ``build`` names what was run, libraries and Python kernels; with ``samples``, the most that
-    were run of each entry (0: all), and ``seed``, it says whether another run can continue this one.
+    device.  ``build`` is the digest of what gave all of the verdicts, libraries and Python kernels
+    (:mod:`build_digest`); with ``samples``, the most that were run of each entry (0: all), and ``seed``, it
+    says whether another run can continue this one.  ``loaded`` says how the workers came by the device.
     Times are ISO 8601, in UTC.
     """
 
@@ -116,6 +117,7 @@ class Results:
     build: str = ""
     samples: int = 0
     seed: int = 0
+    loaded: str = ""
     format: int = FORMAT
 
     @property

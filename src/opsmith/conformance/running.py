@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -14,8 +13,8 @@ from pathlib import Path
 
 from opsmith.build.backend import build_backend
 from opsmith.build.progress import OnProgress
-from opsmith.built import BuiltBackend
 from opsmith.cache_folder import cache_root
+from opsmith.conformance.build_digest import build_digest
 from opsmith.conformance.database import EntryFacts, known_entries
 from opsmith.conformance.expected_failures import Key, everything, read_expected_failures
 from opsmith.conformance.pool import Listener, Pool, workers
@@ -96,7 +95,7 @@ def run(
     setting = Setting(str(opened.path), samples, seed, str(kernels) if kernels else None)
     with tempfile.TemporaryDirectory(prefix="opsmith-conform-") as folder:
         pool = Pool(setting, workers(jobs), timeout, Path(folder))
-        listener = Listener(record.add, record.called, record.tick)
+        listener = Listener(record.add, record.called, record.tick, loaded=record.loaded)
         return _outcome(record, partial(pool.run, left, listener), lambda: everything(known))
 
 
@@ -195,7 +194,7 @@ def _record(
         started,
         started,
         complete=False,
-        build=_build_digest(built, kernels),
+        build=build_digest(description, built, kernels),
         samples=samples,
         seed=seed,
     )
@@ -205,9 +204,3 @@ def _record(
 def _without(unit: WorkUnit, done: frozenset[tuple[str, str, Check]]) -> WorkUnit:
     checks = (check for check in unit.checks if (unit.entry, unit.dtype, check) not in done)
     return replace(unit, checks=tuple(checks))
-
-
-def _build_digest(built: BuiltBackend, kernels: Path | None) -> str:
-    # Both libraries are named for their content.
-    parts = [built.library.name, built.driver.name, kernels.read_text("utf-8") if kernels else ""]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]

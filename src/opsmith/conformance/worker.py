@@ -60,12 +60,12 @@ def main() -> None:
 def _served(setting: Setting, board: Board) -> Iterator[Message]:
     import torch
 
-    import opsmith
+    from opsmith.runtime.as_package import load_as_package
 
     torch.set_num_threads(1)  # there are as many workers as cores
     warnings.simplefilter("ignore")
-    loaded = opsmith.load(setting.description)
-    if setting.kernels is not None:
+    loaded = load_as_package(setting.description)
+    if setting.kernels is not None and not _is_imported(Path(setting.kernels)):
         try:
             runpy.run_path(setting.kernels, run_name=Path(setting.kernels).stem)
         except OpsmithError:
@@ -77,16 +77,23 @@ def _served(setting: Setting, board: Board) -> Iterator[Message]:
     yield from (_fuzzed if setting.fuzz else _checked)(setting, board, loaded)
 
 
+def _is_imported(file: Path) -> bool:
+    """Whether the device's package has imported the module ``file`` already."""
+    origins = (getattr(module, "__file__", None) for module in [*sys.modules.values()])
+    return str(file.resolve()) in origins
+
+
 def _checked(setting: Setting, board: Board, loaded: LoadedBackend) -> Iterator[Message]:
     import torch
 
     from opsmith.conformance.checks import examine
     from opsmith.conformance.database import entries
     from opsmith.conformance.subject import Subject
+    from opsmith.runtime.as_package import how_loaded
 
     infos = entries()
     plan = loaded.plan
-    yield Ready(loaded.name)
+    yield Ready(how_loaded(loaded))
     for line in sys.stdin.buffer:
         task = msgspec.json.decode(line, type=Task)
         dtype = getattr(torch, task.dtype)
@@ -103,9 +110,10 @@ def _checked(setting: Setting, board: Board, loaded: LoadedBackend) -> Iterator[
 
 def _fuzzed(setting: Setting, board: Board, loaded: LoadedBackend) -> Iterator[Message]:
     from opsmith.conformance.fuzzing.examination import Examination
+    from opsmith.runtime.as_package import how_loaded
 
     examination = Examination(setting.seed, loaded.name, loaded.plan, setting.fuzz, board)
-    yield Ready(loaded.name)
+    yield Ready(how_loaded(loaded))
     for line in sys.stdin.buffer:
         task = msgspec.json.decode(line, type=Task)
         start = time.perf_counter()

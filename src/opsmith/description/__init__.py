@@ -12,6 +12,7 @@ from opsmith.description.dtypes import SCALAR_TYPE_OF
 from opsmith.description.formats.imported import Imported, import_library
 from opsmith.description.host_window import HOST_WINDOW, hides_host_windows
 from opsmith.description.installed import (
+    entry_point,
     installed_backends,
     package_of_description,
     package_of_module,
@@ -95,6 +96,7 @@ __all__ = [
     "Unserved",
     "check_callable",
     "check_device_name",
+    "entry_point",
     "find_backend",
     "has_python_kernels",
     "hides_host_windows",

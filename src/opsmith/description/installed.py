@@ -20,9 +20,15 @@ def installed_backends() -> dict[str, Path]:
     return {point.name: path for point, path in _installed()}
 
 
+def entry_point(description: Path) -> EntryPoint | None:
+    """The entry point of the installed package that brings the backend of ``description``, if any."""
+    return next((point for point, path in _installed() if path == description), None)
+
+
 def package_of_description(description: Path) -> str:
     """The installed package that brings the backend of ``description``, as errors name it; empty for none."""
-    return next((_shown(point) for point, path in _installed() if path == description), "")
+    point = entry_point(description)
+    return _shown(point) if point else ""
 
 
 def package_of_module(module: str) -> str:

@@ -28,6 +28,9 @@ def _registers(path: Path) -> bool:
 
 
 def _decorators(tree: ast.AST) -> Iterator[ast.expr]:
+    """What decorates a function, or is called with one: ``backend.kernel("mm")(multiply)``."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield from node.decorator_list
+        elif isinstance(node, ast.Call):
+            yield node.func

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import msgspec
 
 from opsmith.cache_folder import replace_file, sealed, unsealed
 from opsmith.description import Backend
-from opsmith.plan.model import Plan
+from opsmith.plan.model import Entry, Plan
 from opsmith.schema import torch_version
 
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -105,6 +105,16 @@ def stored_plan(plan: Plan, description: Path) -> bytes:
     """``plan`` as :func:`read_plan` takes it, without the place of its description's folder."""
     text = msgspec.json.encode(plan, enc_hook=_encode).decode()
     return sealed(_with_names(text, _folders(description)).encode())
+
+
+def encoded_entries(entries: Iterable[Entry]) -> str:
+    """``entries`` as JSON, for another process on this machine; :func:`decoded_entries` reads it."""
+    return msgspec.json.encode(tuple(entries), enc_hook=_encode).decode()
+
+
+def decoded_entries(text: str) -> tuple[Entry, ...]:
+    """The entries that ``text`` was made of."""
+    return msgspec.json.decode(text, type=tuple[Entry, ...], dec_hook=_decode)
 
 
 def _write(path: Path, plan: Plan, description: Path) -> None:

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from opsmith.explain.advice import Advice, FallenBack, kernels_to_write
 from opsmith.json_files import read_checked
-from opsmith.plan import Plan, Route, decompositions
+from opsmith.plan import Entry, Plan, Route, decompositions
+from opsmith.plan.kept_plans import decoded_entries
 from opsmith.programs.process import Program
 from opsmith.runtime.calls import REPORT_VARIABLE, Call, Calls, CallsReport, merged
 from opsmith.schema import Catalogue
@@ -185,15 +186,22 @@ class ProgramCoverage:
         return sum(operator.fallback_seconds for operator in self.operators)
 
 
-def run_recorded(program: Program, *, backend: str | None) -> tuple[int, str | None, Calls]:
-    """Runs ``program`` to its end: its status, its backend's description, and what it called.
+def run_recorded(
+    program: Program, *, backend: str | None
+) -> tuple[int, str | None, Calls, tuple[Entry, ...]]:
+    """Runs ``program`` to its end: its status, its backend's description, what it called, and its kernels.
 
+    The last are the plan's entries that kernels in Python served in it.
     The description is None where no process of the program loaded a backend.  Raises
     :class:`~opsmith.errors.FileMissing`.
     """
     status, reports = program.run_reporting(REPORT_VARIABLE, CallsReport, backend=backend)
     description = reports[0].description if reports else None
-    return status, description, merged([report.calls for report in reports])
+    registered = {
+        entry.name: entry for report in reports for entry in decoded_entries(report.registered)
+    }
+    calls = merged([report.calls for report in reports])
+    return status, description, calls, tuple(registered.values())
 
 
 def program_coverage(

@@ -167,11 +167,20 @@ def start() -> None:
 
 
 class CallsReport(msgspec.Struct):
-    """The report that a process writes at exit: the backend's description and the recorded calls."""
+    """The report that a process writes at exit: the backend's description and the recorded calls.
+
+    ``registered`` are the plan's entries that Python kernels of the process serve, as JSON.
+    """
 
     description: str
     calls: Calls
+    registered: str = "[]"
 
 
 def _report() -> CallsReport:
-    return CallsReport(str(loaded_backend().description), _recorded())
+    from opsmith.plan.kept_plans import encoded_entries
+
+    loaded = loaded_backend()
+    return CallsReport(
+        str(loaded.description), _recorded(), encoded_entries(loaded.registered_entries)
+    )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from opsmith.build.progress import OnProgress
     from opsmith.built import BuiltBackend
     from opsmith.description import Dtypes
-    from opsmith.plan import Plan
+    from opsmith.plan import Entry, OpenedBackend, Plan
     from opsmith.runtime.python_kernels import OnError, PythonKernel, PythonKernels
     from opsmith.runtime.python_operators import PythonOperator
 
@@ -42,6 +42,21 @@ class LoadedBackend:
     def plan(self) -> Plan:
         """The plan that the loaded code was generated from, with the Python kernels of this process."""
         return self._python_kernels.plan
+
+    @property
+    def opened(self) -> OpenedBackend:
+        """The backend as :func:`~opsmith.plan.open_backend` has it, with this process's Python kernels."""
+        return self._python_kernels.opened
+
+    @property
+    def python_kernels(self) -> tuple[str, ...]:
+        """The operators for which a Python kernel is registered now."""
+        return self._python_kernels.operators
+
+    @property
+    def registered_entries(self) -> tuple[Entry, ...]:
+        """The plan's entries of the operators that Python kernels serve now."""
+        return self._python_kernels.served
 
     def kernel(
         self,
@@ -131,7 +146,7 @@ class LoadedBackend:
         """The routes of the operators that Python kernels serve now, by the operators' full names."""
         from opsmith.schema import qualified
 
-        return {qualified(entry.name): entry.route.value for entry in self._python_kernels.served}
+        return {qualified(entry.name): entry.route.value for entry in self.registered_entries}
 
     @functools.cached_property
     def _python_kernels(self) -> PythonKernels:

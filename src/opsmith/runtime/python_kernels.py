@@ -7,6 +7,7 @@ plan's entries, never chosen here.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib.machinery
 import importlib.util
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeAlias, T
 from opsmith.built import BuiltBackend
 from opsmith.description import (
     Abi,
+    Backend,
     Dtypes,
     Kernel,
     python_kernel,
@@ -129,6 +131,23 @@ class PythonKernels:
         return self._plan or self.compiled_plan
 
     @property
+    def operators(self) -> tuple[str, ...]:
+        """The operators for which a kernel is registered now."""
+        return tuple(self._kernels)
+
+    @property
+    def opened(self) -> OpenedBackend:
+        """The backend with the kernels and operators that are registered now, in its plan too."""
+        now = OpenedBackend(self._opened.path, self._built.cache)
+        now.catalogue, now.plan, now.description = self.catalogue, self.plan, self._description
+        return now
+
+    @property
+    def _description(self) -> Backend:
+        kernels = [kernel.description for kernel in self._kernels.values()]
+        return with_python_kernels(self._opened.description, kernels)
+
+    @property
     def served(self) -> tuple[Entry, ...]:
         """The entries of the operators that are served from a Python kernel now."""
         return tuple(served.entry for served in self._served.values())
@@ -191,9 +210,7 @@ class PythonKernels:
 
     def _resolve(self, name: str) -> None:
         """Plans the group of ``name`` anew and makes the dispatcher agree with it."""
-        kernels = [kernel.description for kernel in self._kernels.values()]
-        backend = with_python_kernels(self._opened.description, kernels)
-        entries = resolve_group(backend, self.catalogue, name)
+        entries = resolve_group(self._description, self.catalogue, name)
         adapter = self._adapter
         served = {entry.name: self._serve(entry, adapter) for entry in entries}
         for entry in entries:
@@ -226,7 +243,7 @@ class PythonKernels:
         """Adds a group of operators, which the dispatcher knows; ``kernel`` is the first one's."""
         with self._lock:
             before = self.catalogue
-            self.catalogue, _ = group_declared(before, declarations)
+            self.catalogue, operators = group_declared(before, declarations)
             try:
                 name = declarations[0].operator.name
                 self.decorator(name, structured=False, casts=False, dtypes=(), replace=False)(
@@ -235,6 +252,7 @@ class PythonKernels:
             except BaseException:
                 self.catalogue = before
                 raise
+            self._plan = dataclasses.replace(self.plan, custom=(*self.plan.custom, *operators))
 
     @functools.cached_property
     def _adapter(self) -> ModuleType:

@@ -14,8 +14,8 @@ import os
 import shlex
 import sys
 import sysconfig
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +30,20 @@ BUILD_VARIABLE = "OPSMITH_BUILD_ON_IMPORT"
 
 _told: set[Path] = set()
 
+# The description whose entry point a command calls, once it has loaded it.
+_called_for: Path | None = None
+
+
+@contextmanager
+def called_for(description: Path) -> Iterator[None]:
+    """While the block runs, :func:`autoload` of ``description`` imports its modules and raises as they do."""
+    global _called_for
+    before, _called_for = _called_for, description
+    try:
+        yield
+    finally:
+        _called_for = before
+
 
 def autoload(description: Path | str, *, modules: Sequence[str] = ()) -> None:
     """Loads the backend that the file ``description`` describes; for entry points of ``torch.backends``.
@@ -42,6 +56,10 @@ def autoload(description: Path | str, *, modules: Sequence[str] = ()) -> None:
     told once, in a line on stderr.
     """
     path = Path(description).absolute()
+    if _called_for == path.resolve():
+        for module in modules:
+            importlib.import_module(module)
+        return
     if _is_own_process():
         return
     outcome = "is not loaded"

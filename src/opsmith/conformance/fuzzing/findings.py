@@ -26,6 +26,7 @@ class FuzzOutcome:
     """``findings`` of ``programs`` programs with ``steps`` steps, which called ``operators``.
     ``expected`` are those that ``expected_failures.yaml`` declares.
 
+    ``loaded`` says how the workers came by the device.
     ``skipped`` are the programs that crash PyTorch's CPU, or that call what the description refuses.
     """
 
@@ -39,6 +40,7 @@ class FuzzOutcome:
     expected: Sequence[Finding]
     skipped: int
     interrupted: bool
+    loaded: str = ""
 
     def classes(self) -> list[tuple[Finding, int]]:
         """For each class, operator and kind, the shortest program and how many there are; most first."""

@@ -40,6 +40,7 @@ class _Gathered:
     operators: set[str] = field(default_factory=set)
     findings: list[Finding] = field(default_factory=list)
     noted: bytes = b""
+    how_loaded: str = ""
 
     def verdict(self, verdict: Verdict) -> None:
         self.done += 1
@@ -65,6 +66,9 @@ class _Gathered:
 
     def note(self, noted: bytes) -> None:
         self.noted = noted
+
+    def loaded(self, how: str) -> None:
+        self.how_loaded = how
 
     def tick(self) -> None:
         """Nothing is written while it runs."""
@@ -128,9 +132,8 @@ def fuzz(
     with tempfile.TemporaryDirectory(prefix="opsmith-conform-") as folder:
         pool = Pool(setting, workers(jobs), timeout, Path(folder))
         try:
-            pool.run(
-                units, Listener(gathered.verdict, gathered.called, gathered.tick, gathered.note)
-            )
+            told = (gathered.verdict, gathered.called, gathered.tick, gathered.note)
+            pool.run(units, Listener(*told, gathered.loaded))
         except KeyboardInterrupt:
             interrupted = True
     expected = [
@@ -149,4 +152,5 @@ def fuzz(
         expected,
         gathered.skipped,
         interrupted,
+        gathered.how_loaded,
     )
