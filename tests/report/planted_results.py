@@ -11,8 +11,11 @@ from dataclasses import replace
 
 from opsmith.benchmarks.measurements import measured
 from opsmith.benchmarks.runs import BenchmarkResult, BenchRun
+from opsmith.build.backend import build_backend
 from opsmith.cache_folder import cache_root
+from opsmith.conformance.build_digest import build_digest
 from opsmith.conformance.results import Check, Results, Status, Verdict
+from opsmith.description import find_backend
 from opsmith.explain.advice import Advice
 from opsmith.plan import plan_backend
 from opsmith.programs.coverage import OperatorUse, ProgramCoverage, RouteUse
@@ -57,6 +60,7 @@ def planted_results(operators: Iterable[str], *, backend: str = "sim", seed: int
         for dtype in DTYPES:
             for check in CHECKS:
                 verdicts.append(_verdict(draw, entry, check, dtype, weak))
+    description = find_backend(backend)
     return Results(
         backend=backend,
         torch=torch_version(),
@@ -66,6 +70,7 @@ def planted_results(operators: Iterable[str], *, backend: str = "sim", seed: int
         complete=True,
         verdicts=tuple(verdicts),
         operators=called,
+        build=build_digest(description, build_backend(description)),
     )
 
 

@@ -93,7 +93,7 @@ def written(tmp_path_factory: pytest.TempPathFactory, results: Results) -> Writt
 def test_the_command_says_what_it_wrote(written: Written) -> None:
     answer = written.answer
     assert list(answer) == [
-        "page", "data", "bytes", "backend", "torch", "operators", "conformance", "scores", "trend",
+        "page", "data", "bytes", "backend", "build", "torch", "operators", "conformance", "scores", "trend",
         "warnings",
     ]  # fmt: skip
     assert answer["bytes"] == written.page.stat().st_size < 3_000_000
@@ -472,7 +472,9 @@ def test_a_backend_without_results(
     done = command("report", "-o", page, "--backend", backend, "--no-table")
     lines = done.stdout.splitlines()
     assert lines[0].startswith(f"{page}: 3,1") and " operators of chip, " in lines[0]
-    assert lines[1] == f"no conformance results yet: opsmith conform --backend {backend}"
+    assert (
+        lines[1] == f"no conformance results of this build yet: opsmith conform --backend {backend}"
+    )
     document = read_document(page)
     assert document.conformance is document.trend is None
     assert [each.name for each in document.coverage] == ["ATen", "core ATen"]

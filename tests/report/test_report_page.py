@@ -125,7 +125,9 @@ def test_only_rows_in_sight_are_in_the_page(visit: Open) -> None:
             COUNT + 1
         )
         page.page.keyboard.press("End")
-        page.page.evaluate("rows = document.querySelector('.grid'), rows.scrollTo(0, rows.scrollHeight)")
+        page.page.evaluate(
+            "rows = document.querySelector('.grid'), rows.scrollTo(0, rows.scrollHeight)"
+        )
         page.page.wait_for_selector(f"#operators-{COUNT - 23}")
         assert len(page.names()) < 80
 

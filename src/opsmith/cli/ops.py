@@ -8,13 +8,14 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from opsmith.cli.console import Json, out, print_json, shown_progress
+from opsmith.cli.console import Json, err, out, print_json
+from opsmith.cli.opened import loaded_backend, opened_backend
 from opsmith.cli.options import Backend
+from opsmith.conformance.build_digest import digest_at_hand, staleness
 from opsmith.conformance.record import latest_results
 from opsmith.explain.explanation import dispatch_table
 from opsmith.explain.operators import OperatorFacts, OperatorFilter, dispatch_path, gather
 from opsmith.explain.verdicts import OperatorVerdicts, verdicts_of
-from opsmith.plan import open_backend
 from opsmith.schema import qualified
 
 ops = typer.Typer(invoke_without_command=True)
@@ -45,7 +46,7 @@ def list_operators(
         return
     chosen = OperatorFilter(
         search, route, tag, variant, library, dtype, composite, differentiable, stub, structured
-    ).choose(gather(open_backend(backend)))
+    ).choose(gather(opened_backend(backend)))
     if json:
         print_json({"backend": backend, "operators": chosen})
         return
@@ -72,15 +73,15 @@ def show(
     json: Json = False,
 ) -> None:
     """Show one operator in full: schema, group, kernels, and its path through the dispatcher."""
-    from opsmith.runtime.load import load
-
-    opened = open_backend(backend)
+    opened = opened_backend(backend)
     name = opened.plan.entry(operator).name
     facts = next(facts for facts in gather(opened) if facts.name == name)
-    with shown_progress() as progress:
-        load(backend, progress=progress)
+    loaded_backend(backend)
     stops = dispatch_path(dispatch_table(qualified(name)))
     results = latest_results(opened.path)
+    if results and (stale := staleness(results, digest_at_hand(opened.path))):
+        err.print(f"the latest results are stale: {stale}", soft_wrap=True, markup=False)
+        results = None
     tests = None if results is None else verdicts_of(name, results, opened.plan)
     if json:
         print_json({"operator": facts, "dispatch_path": stops, "tests": tests})

@@ -11,6 +11,7 @@ from rich.markup import escape
 
 from opsmith.cli import options
 from opsmith.cli.console import Json, err, out, print_json, shown_progress, write_json
+from opsmith.cli.opened import say_loaded
 from opsmith.output_files import check_writable, write_output
 from opsmith.report.gathering import Inputs, gathered
 from opsmith.report.page import render
@@ -57,6 +58,8 @@ def report(
     write_output(output, page)
     if data is not None:
         write_json(data, document)
+    if document.loaded:
+        say_loaded(document.loaded)
     warn(document)
     if json:
         print_json(_summary(document, output, data, len(page)))
@@ -73,6 +76,7 @@ def _summary(document: ReportData, page: Path, data: Path | None, size: int) -> 
         "data": str(data) if data else None,
         "bytes": size,
         "backend": document.backend,
+        "build": document.build,
         "torch": document.torch,
         "operators": len(document.operators.name),
         "conformance": tested.source if tested else None,
@@ -93,7 +97,7 @@ def _print(document: ReportData, page: Path, size: int, backend: str) -> None:
     )
     if tested is None:
         out.print(
-            f"no conformance results yet: opsmith conform --backend {escape(backend)}",
+            f"no conformance results of this build yet: opsmith conform --backend {escape(backend)}",
             style="dim",
             soft_wrap=True,
         )

@@ -1,7 +1,7 @@
 """All that a report shows, from where it lies: the plan, the dispatch tables, the files of other commands.
 
 Refuses no input for belonging to something else: the page says so instead, since a comparison across torch
-versions may be just what is wanted.
+versions may be just what is wanted.  Verdicts of another build are left out: ``--against`` compares builds.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 
 from opsmith.benchmarks.runs import read_run
 from opsmith.build.progress import OnProgress
+from opsmith.conformance.build_digest import digest_at_hand, staleness
 from opsmith.conformance.results import Results, latest_path, read_results
 from opsmith.description import find_backend
 from opsmith.programs.coverage import Coverage, ProgramCoverage, entries_coverage, read_coverage
@@ -21,6 +22,7 @@ from opsmith.report.operator_columns import Inspected, inspect_backend
 from opsmith.report.report_data import ReportData, read_document
 from opsmith.report.trend import trend
 from opsmith.report.verdict_columns import in_columns
+from opsmith.runtime.as_package import left_out
 from opsmith.schema import torch_version
 
 
@@ -56,6 +58,14 @@ def gathered(
     path = inputs.conform or latest_path(find_backend(backend))
     results = read_results(path) if inputs.conform or path.exists() else None
     inspected = inspect_backend(backend, tables=tables, progress=progress)
+    description = find_backend(backend)
+    build = digest_at_hand(description)
+    warnings = [*_warnings(inspected.plan.backend, inputs, path, results, program, earlier)]
+    if note := left_out(description):
+        warnings.append(f"this report is {note}")
+    if results is not None and (stale := staleness(results, build)):
+        warnings.append(f"the conformance results in {path} are stale, and left out: {stale}")
+        results = None
     document = ReportData(
         opsmith=opsmith_version(),
         written=datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -67,10 +77,12 @@ def gathered(
         source_link=source_link,
         source_root=str(Path.cwd()),
         sizes=inspected.sizes,
-        warnings=tuple(_warnings(inspected.plan.backend, inputs, path, results, program, earlier)),
+        warnings=tuple(warnings),
         conformance=in_columns(results, str(path), inspected.plan) if results else None,
         program=program,
         benchmarks=benchmarks,
+        build=build,
+        loaded=inspected.loaded,
     )
     if earlier is None:
         return document

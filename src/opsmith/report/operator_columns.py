@@ -25,13 +25,13 @@ from opsmith.description import Backend, Kernel
 from opsmith.errors import CacheUnusable, Location
 from opsmith.explain.explanation import RELEVANT_KEYS, dispatch_table
 from opsmith.explain.operators import DispatchStop, OperatorFacts, dispatch_path, gather
-from opsmith.plan import OpenedBackend, Plan, Route, open_backend
+from opsmith.plan import OpenedBackend, Plan, Route
 from opsmith.plan.kept_plans import planning_code_digest
 from opsmith.programs.coverage import Coverage, backend_coverage, reached_routes
 from opsmith.report.interning import Interned
 from opsmith.report.report_data import OperatorColumns
 from opsmith.report.sources import definitions, sources_of
-from opsmith.runtime.load import load
+from opsmith.runtime.as_package import how_loaded, load_as_package, open_as_loaded
 from opsmith.schema import qualified, torch_version
 
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -45,12 +45,16 @@ _CODE = (
 
 @dataclass(frozen=True)
 class Inspected:
-    """Facts about a backend before anything runs on it; ``sizes`` are bytes by name."""
+    """Facts about a backend before anything runs on it; ``sizes`` are bytes by name.
+
+    ``loaded`` says how it was loaded, where kernels in Python made that necessary.
+    """
 
     plan: Plan
     operators: OperatorColumns
     coverage: tuple[Coverage, ...]
     sizes: dict[str, int]
+    loaded: str = ""
 
 
 def inspect_backend(name: str, *, tables: bool, progress: OnProgress | None = None) -> Inspected:
@@ -58,20 +62,22 @@ def inspect_backend(name: str, *, tables: bool, progress: OnProgress | None = No
 
     Raises what planning, building and loading it raise.
     """
-    opened = open_backend(name)
+    opened, loaded = open_as_loaded(name, progress=progress)
     plan = opened.plan
     built = build_backend(opened.path, progress=progress) if tables else None
     key = _key(plan, opened.outline, built)
     record = cache_root() / "inspected" / f"{plan.backend}-{key}.json"
-    found = _read(record)
+    # What a package registers in Python, no file tells: it is looked at anew.
+    found = None if loaded else _read(record)
     if found is None:
         # Who imported torch before may have changed its tables, with a Python kernel for example.
-        untouched = not tables or "torch" not in sys.modules
+        untouched = loaded is None and (not tables or "torch" not in sys.modules)
         found = _look(opened, tables, progress)
         if untouched:
             _write(record, found)
     sizes = {"library": built.library.stat().st_size} if built else {}
-    return Inspected(plan, found.operators, found.coverage, sizes)
+    how = how_loaded(loaded) if loaded else ""
+    return Inspected(plan, found.operators, found.coverage, sizes, how)
 
 
 @dataclass(frozen=True)
@@ -85,7 +91,7 @@ def _look(opened: OpenedBackend, tables: bool, progress: OnProgress | None) -> _
     facts = gather(opened)
     dispatch_paths: dict[str, tuple[DispatchStop, ...]] = {}
     if tables:
-        load(str(opened.path), progress=progress)
+        load_as_package(str(opened.path), progress=progress)
         dispatch_paths = {
             each.name: dispatch_path(dispatch_table(qualified(each.name), keys=RELEVANT_KEYS))
             for each in facts

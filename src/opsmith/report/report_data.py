@@ -172,7 +172,9 @@ class ReportData:
 
     ``description`` is the backend as the command named it: ``sim``, or the path of a ``backend.yaml``.
     ``coverage`` is how the backend serves ATen, core ATen and OpInfo's entries, where these were run.
-    ``sizes`` are bytes by name; ``warnings`` what of the inputs does not fit.  ``source_link`` is the
+    ``sizes`` are bytes by name; ``warnings`` what of the inputs does not fit.  ``build`` is the digest of
+    what the backend loads, empty where it is not built, and ``loaded`` how it came where its package
+    registers kernels in Python.  ``source_link`` is the
     address of a kernel's source, with ``{path}``, ``{relative}`` (to ``source_root``) and ``{line}`` in
     it; empty: places are no links.
     """
@@ -192,6 +194,8 @@ class ReportData:
     program: ProgramCoverage | None = None
     benchmarks: BenchRun | None = None
     trend: Trend | None = None
+    build: str = ""
+    loaded: str = ""
     format: int = FORMAT
 
 

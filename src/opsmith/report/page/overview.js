@@ -8,7 +8,7 @@ function showOverview() {
   view.querySelector(".figures").replaceChildren(...figures());
   document.getElementById("bars").replaceChildren(...bars());
   document.getElementById("matrix").replaceChildren(...(conformance ? matrix(conformance) : [hint(
-    "No conformance results yet. Run PyTorch’s own operator tests on the device, and write the report again:",
+    "No conformance results of this build yet. Run PyTorch’s own operator tests on the device, and write the report again:",
     `opsmith conform --backend ${report.description}`)]));
   document.getElementById("cost").replaceChildren(...(program ? cost(program) : [hint(
     "No program was measured. See what of yours runs on the CPU:",
