@@ -61,6 +61,7 @@ struct opsmith_stream_s {
   int priority = 0;
   std::deque<Task> tasks;
   std::shared_ptr<Capture> capture;
+  bool has_failed = false;
 };
 
 namespace {
@@ -247,7 +248,8 @@ opsmith_status allocate(int device, size_t bytes, void** pointer) {
     }
     place = start + (size + kAlignment - 1) / kAlignment * kAlignment;
   }
-  if (bytes > limit || place > limit - bytes || chip.is_full) {
+  const bool is_kept = lies("keeps half") && chip.live + bytes > kMemory / 2;
+  if (bytes > limit || place > limit - bytes || chip.is_full || is_kept) {
     chip.is_full = lies("full for ever");
     return fail(lies("out of memory is a failure") ? OPSMITH_FAILED : OPSMITH_OUT_OF_MEMORY,
                 std::to_string(bytes) + " bytes do not fit");
@@ -491,6 +493,9 @@ opsmith_status stream_synchronize(opsmith_stream stream) {
     return OPSMITH_OK;
   }
   drain(stream);
+  if (std::exchange(stream->has_failed, false) && !lies("forgets failures")) {
+    return fail(OPSMITH_FAILED, "a kernel has failed");
+  }
   return OPSMITH_OK;
 }
 
@@ -864,6 +869,12 @@ opsmith_driver made_table() {
 EXPORTED const opsmith_driver* opsmith_get_driver() {
   static const opsmith_driver table = made_table();
   return lies("NULL table") ? nullptr : &table;
+}
+
+EXPORTED opsmith_status opsmith_launch_failing_work(opsmith_stream stream) {
+  const Lock lock(mutex);
+  stream->tasks.push_back([stream] { stream->has_failed = true; });
+  return OPSMITH_OK;
 }
 
 // The call of `entry` after `after` others returns `status`; with `stays` all later ones too. Clears with "".

@@ -53,7 +53,7 @@ def test_what_is_shown_of_a_failure(tmp_path: Path) -> None:
     words = " ".join(done.stdout.replace("│", " ").split())
     assert f"happened `{tmp_path}/driver.py` has no class `Chip`; remedy: write class" in words
     assert "PyTorch opsmith.load() raises DriverInvalid" in words
-    assert "not made: 53 checks, since the driver has no table that can be called" in words
+    assert "not made: 55 checks, since the driver has no table that can be called" in words
 
 
 @pytest.mark.parametrize(
@@ -76,6 +76,6 @@ def test_what_cannot_be_checked(arguments: list[str], text: str, tmp_path: Path)
 
 def test_the_list_of_checks() -> None:
     listed = json.loads(check("--list", "--json").stdout)
-    assert len(listed) == 53
+    assert len(listed) == 55
     assert listed[0]["name"] == "entries"
     assert "│ fills " in check("--list").stdout

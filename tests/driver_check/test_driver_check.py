@@ -10,7 +10,7 @@ import pytest
 from opsmith.build.csrc import PUBLIC_HEADERS
 from opsmith.build.toolchain import find_compiler
 from opsmith.driver_check.checks import CHECKS
-from opsmith.driver_check.model import Verdict
+from opsmith.driver_check.model import Finding, Report, Verdict
 from opsmith.driver_check.running import OPENING, Target, check_driver, check_one
 
 CHIP = Path(__file__).with_name("chip.cpp")
@@ -42,6 +42,8 @@ LIES = {
     "misaligned": ("allocations", "65 bytes were given at"),
     "overlap": ("allocations", "reach beyond the allocation at"),
     "aliased": ("contents apart", "5000 of them differ, the first at offset 0 (0x03 for 0x01)"),
+    "forgets failures": ("late failures", "`stream_synchronize` returned OPSMITH_OK after work that failed"),
+    "keeps half": ("free memory", "with 8 of these allocated `allocate` returned OPSMITH_OUT_OF_MEMORY"),
     "never used again": ("memory used again", "after 8 of these were allocated and released"),
     "constant memory": ("memory accounted", "268435456 of 268435456 were free before, and 268435456 after"),
     "memory stays gone": ("memory accounted", "201326592 were free before it, and 201326592 after it"),
@@ -159,6 +161,29 @@ def test_a_lie_is_caught(lie: str, chip: Path, monkeypatch: pytest.MonkeyPatch) 
     assert found.expected
     assert text in found.happened
     assert found.notice
+
+
+def test_the_cause_of_several_failures_stands_first() -> None:
+    def failed(name: str, *entries: str) -> Finding:
+        called = ("device_count", *entries)
+        return Finding(name=name, promise="", verdict=Verdict.FAILED, entries=called)
+
+    report = Report(
+        "chip",
+        (
+            failed("streams", "allocate", "copy", "fill", "stream_synchronize"),
+            failed("device properties", "device_properties"),
+            failed("fills", "allocate", "fill"),
+            failed("ranges", "range_push"),
+            failed("events", "allocate", "event_record", "fill"),
+        ),
+    )
+    shown = [(cause.name, [each.name for each in others]) for cause, others in report.causes()]
+    assert shown == [
+        ("device properties", []),
+        ("ranges", []),
+        ("fills", ["events", "streams"]),
+    ]
 
 
 def test_every_check_catches_something() -> None:

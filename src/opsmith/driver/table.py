@@ -30,6 +30,7 @@ HOST = -1
 """The "device" of a host address in ``copy``."""
 
 GET_DRIVER = "opsmith_get_driver"
+LAUNCH_FAILING_WORK = "opsmith_launch_failing_work"
 """The one symbol that a driver exports."""
 
 HostFunction = CFUNCTYPE(None, c_void_p)

@@ -27,6 +27,7 @@ class Needs(Enum):
     RANGES = "the driver has no ranges: those of a program are shown to nobody"
     SHARING = "the driver exports no memory: tensors cannot be sent to other processes"
     GRAPHS = "the driver records no work: capturing a graph raises"
+    FAILING_WORK = "the driver exports no `opsmith_launch_failing_work`"
     TWO_DEVICES = "there is one device"
 
 
@@ -63,7 +64,10 @@ class Verdict(str, Enum):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of one check; ``happened`` of one that was skipped is the reason."""
+    """The result of one check; ``happened`` of one that was skipped is the reason.
+
+    ``entries`` are those of the driver that it called.
+    """
 
     name: str
     promise: str
@@ -72,6 +76,11 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     happened: str = ""
     notice: str = ""
     seconds: float = 0.0
+    entries: tuple[str, ...] = ()
+
+
+# Entries that say nothing of what a check is about.
+_ASKED_BY_ALL = frozenset({"device_count", "device_properties", "device_memory", "last_error"})
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -84,6 +93,24 @@ class Report(msgspec.Struct, frozen=True):
     def ok(self) -> bool:
         """Whether no check failed."""
         return all(finding.verdict is not Verdict.FAILED for finding in self.findings)
+
+    def causes(self) -> list[tuple[Finding, list[Finding]]]:
+        """The failures, each with those that may follow from it: their checks call all that it calls, and more.
+
+        Those that call the fewest entries stand first.
+        """
+        failed = [each for each in self.findings if each.verdict is Verdict.FAILED]
+        found: list[tuple[Finding, list[Finding]]] = []
+        for finding in sorted(failed, key=lambda each: len(each.entries)):
+            called = set(finding.entries)
+            for cause, following in found:
+                telling = set(cause.entries) - _ASKED_BY_ALL
+                if telling and telling < called:
+                    following.append(finding)
+                    break
+            else:
+                found.append((finding, []))
+        return found
 
     def count(self, verdict: Verdict) -> int:
         """How many checks ended so."""

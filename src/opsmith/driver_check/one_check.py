@@ -31,12 +31,13 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """The outcome of the check, and the driver's own name."""
+    """The outcome of the check, the driver's own name and the entries that the check called."""
 
     verdict: Verdict
     driver: str = ""
     expected: str = ""
     happened: str = ""
+    entries: tuple[str, ...] = ()
 
 
 def answer_to(request: Request) -> Answer:
@@ -62,9 +63,11 @@ def _run(check: Check, subject: Subject, name: str) -> Answer:
                 return Answer(Verdict.SKIPPED, name, "", need.value)
         check.run(subject)
     except Broken as broken:
-        return Answer(Verdict.FAILED, name, broken.expected, broken.happened)
+        return Answer(Verdict.FAILED, name, broken.expected, broken.happened, subject.called)
     except DriverFailure as failure:
-        return Answer(Verdict.FAILED, name, "calls that succeed", failure.happened)
+        return Answer(
+            Verdict.FAILED, name, "calls that succeed", failure.happened, subject.called
+        )
     return Answer(Verdict.PASSED, name)
 
 

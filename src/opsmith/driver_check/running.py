@@ -120,14 +120,14 @@ def _answer(check: Check, target: Target, seconds: float, notes: Path) -> Answer
     try:
         said, complained = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
-        return _ended(check, _hung(notes, seconds))
+        return _ended(_hung(notes, seconds), notes)
     finally:
         if process.returncode is None:
             _end(process)
     if process.returncode == 0:
         with contextlib.suppress(msgspec.DecodeError):  # the driver ended the process
             return msgspec.json.decode(said, type=Answer)
-    return _ended(check, _crashed(process.returncode, notes, complained))
+    return _ended(_crashed(process.returncode, notes, complained), notes)
 
 
 def _environment(folder: Path | None) -> dict[str, str]:
@@ -165,8 +165,9 @@ def _names(entered: Sequence[str]) -> str:
     return ", ".join(name if " " in name else f"`{name}`" for name in entered)
 
 
-def _ended(check: Check, happened: str) -> Answer:
-    return Answer(Verdict.FAILED, "", "calls that return", happened)
+def _ended(happened: str, notes: Path) -> Answer:
+    entries = tuple(name for name in CallNotes.read(notes) if " " not in name)
+    return Answer(Verdict.FAILED, "", "calls that return", happened, entries)
 
 
 def _finding(check: Check, answer: Answer, seconds: float) -> Finding:
@@ -178,4 +179,5 @@ def _finding(check: Check, answer: Answer, seconds: float) -> Finding:
         happened=answer.happened,
         notice=check.notice if answer.verdict is Verdict.FAILED else "",
         seconds=round(seconds, 3),
+        entries=answer.entries,
     )

@@ -16,12 +16,13 @@ import msgspec
 
 from opsmith.driver.failures import DriverFailure, StatusUnknown
 from opsmith.driver.named import driver_class
-from opsmith.driver.opened import OpenedDriver
+from opsmith.driver.opened import Note, OpenedDriver
 from opsmith.driver.served import serve
 from opsmith.driver.table import (
     EVENTS,
     GRAPHS,
     HOST,
+    LAUNCH_FAILING_WORK,
     PINNED,
     QUERIES,
     RANGES,
@@ -36,6 +37,14 @@ _PIECE = 65_521  # a prime: no address that is off by a round number finds the s
 
 class CheckedDriver(OpenedDriver):
     """An opened driver whose failures break the contract, unless a check says that it expects them."""
+
+    def __init__(self, path: Path | str, note: Note) -> None:
+        self.called: set[str] = set()
+        super().__init__(path, note)
+
+    def raw(self, entry: str, *arguments: Any) -> Any:
+        self.called.add(entry)
+        return super().raw(entry, *arguments)
 
     def call(self, entry: str, *arguments: Any) -> Status:
         try:
@@ -78,6 +87,11 @@ class Subject:
         self.chance = random.Random(0)
 
     @property
+    def called(self) -> tuple[str, ...]:
+        """The entries that were called so far."""
+        return tuple(sorted(self.driver.called))
+
+    @property
     def devices(self) -> range:
         """The ordinals that exist."""
         return range(self.driver.device_count())
@@ -89,6 +103,8 @@ class Subject:
             return self.driver.device_count() > 1
         if need is Needs.HOST_WINDOW:
             return self.host_window and bool(table.host_window)
+        if need is Needs.FAILING_WORK:
+            return hasattr(self.driver.library, LAUNCH_FAILING_WORK)
         entries = {
             Needs.EVENTS: EVENTS,
             Needs.PINNED: PINNED,

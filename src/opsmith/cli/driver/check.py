@@ -111,9 +111,19 @@ def _shown(checks: tuple[Check, ...]) -> Iterator[Callable[[Finding], None]]:
 def _show(report: Report, target: Target, show_all: bool) -> None:
     where = target.python or target.library
     out.print(f"driver {escape(report.driver)}  {where}", highlight=False, soft_wrap=True)
-    shown = [each for each in report.findings if show_all or each.verdict is Verdict.FAILED]
-    if shown:
-        out.print(_table(shown))
+    passed = [each for each in report.findings if show_all and each.verdict is not Verdict.FAILED]
+    if passed:
+        out.print(_table(passed))
+    for cause, following in report.causes():
+        out.print(_table([cause, *(following if show_all else ())]))
+        if following:
+            names = ", ".join(each.name for each in following)
+            out.print(
+                f"{many(len(following), 'check')} more failed that may follow from it, as they call all that it "
+                f"calls: {names}",
+                highlight=False,
+                soft_wrap=True,
+            )
     skipped = Counter(each.happened for each in report.findings if each.verdict is Verdict.SKIPPED)
     for reason, count in skipped.items():
         out.print(

@@ -156,6 +156,10 @@ const opsmith_driver* opsmith_get_driver(void);
 typedef const opsmith_driver* (*opsmith_get_driver_fn)(void);
 #define OPSMITH_GET_DRIVER_SYMBOL "opsmith_get_driver"
 
+/* A driver may export this one too, for `opsmith driver check`: it queues work on `stream` that fails when it
+ * runs, as a kernel with a fault does. stream_synchronize() then has to return the failure. */
+opsmith_status opsmith_launch_failing_work(opsmith_stream stream);
+
 #ifdef __cplusplus
 }
 #endif

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 
 from opsmith.driver.failures import DriverFailure
+from opsmith.driver.table import LAUNCH_FAILING_WORK, Status
 from opsmith.driver_check.checks.devices import a_failure
-from opsmith.driver_check.model import Broken, check
+from opsmith.driver_check.model import Broken, Needs, check
 from opsmith.driver_check.subject import Subject
 
 
@@ -52,4 +54,30 @@ def last_error_of_each_thread(subject: Subject) -> None:
         raise Broken(f"still {mine!r}", f"a failure in another thread made it {now!r}")
 
 
-CHECKS = (last_error, last_error_of_each_thread)
+@check(
+    "work that fails when it runs fails `stream_synchronize`, with a text",
+    notice="a kernel's fault goes unnoticed, and the program goes on with wrong values",
+    needs=(Needs.FAILING_WORK,),
+)
+def late_failures(subject: Subject) -> None:
+    driver = subject.driver
+    stream = driver.default_stream()
+    driver.note(LAUNCH_FAILING_WORK)
+    launch = getattr(driver.library, LAUNCH_FAILING_WORK)
+    launched = Status(launch(ctypes.c_void_p(stream)))
+    driver.note("")
+    if launched is not Status.OK:
+        raise DriverFailure(LAUNCH_FAILING_WORK, launched, driver.last_error())
+    status = driver.call("stream_synchronize", stream)
+    if status not in (Status.FAILED, Status.DEVICE_LOST):
+        raise Broken(
+            "OPSMITH_FAILED, or OPSMITH_DEVICE_LOST",
+            f"`stream_synchronize` returned OPSMITH_{status.name} after work that failed",
+        )
+    if not driver.last_error().strip():
+        raise Broken("one line of text", "`last_error` is empty after work that failed")
+    if status is Status.FAILED:
+        subject.round_trip("work that failed")
+
+
+CHECKS = (last_error, last_error_of_each_thread, late_failures)

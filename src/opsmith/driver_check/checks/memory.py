@@ -57,6 +57,27 @@ def contents_apart(subject: Subject) -> None:
 
 
 @check(
+    "what `device_memory` calls free can be allocated",
+    notice="torch.OutOfMemoryError although most of the memory is free",
+)
+def free_memory(subject: Subject) -> None:
+    for device in subject.devices:
+        free, _ = subject.driver.memory(device)
+        size = max(free // 16, 1)
+        held: list[int] = []
+        try:
+            for _ in range(14):  # the rest is left for what the driver itself needs
+                held.append(subject.allocated(size, device))
+        except DriverFailure as failure:
+            raise Broken(
+                f"room for 14 times {size} bytes, 7/8 of what was free on device {device}",
+                f"with {len(held)} of these allocated {failure.happened}",
+            ) from None
+        for pointer in held:
+            subject.driver.release(pointer, device)
+
+
+@check(
     "released memory is used again",
     notice="a program that runs long enough ends with torch.OutOfMemoryError",
 )
@@ -152,6 +173,7 @@ def out_of_memory(subject: Subject) -> None:
 CHECKS = (
     allocations,
     contents_apart,
+    free_memory,
     memory_used_again,
     memory_accounted,
     allocations_too_large,
