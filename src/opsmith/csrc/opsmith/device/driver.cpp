@@ -149,7 +149,7 @@ const char* remedy(opsmith_status status) {
     case OPSMITH_OUT_OF_MEMORY:
       return "Free tensors on this device or use a smaller batch.";
     case OPSMITH_FAILED:
-      return "The device is still usable: the operation may be tried again.";
+      return "The device is still usable.";
     case OPSMITH_DEVICE_LOST:
       return "The device and its tensors are gone: restart the process and continue from a checkpoint.";
     case OPSMITH_INVALID_ARGUMENT:
@@ -236,10 +236,21 @@ void keep_loss(c10::DeviceIndex device, const std::string& text) {
   detail::failure_is_kept = true;
 }
 
+// A device tells of a failed kernel when it is next asked for something, whatever that is.
+std::string where_to_look(c10::DeviceIndex device) {
+  const char* const launched = launches_block() ? nullptr : launched_last(device);
+  if (launched == nullptr) {
+    return "";
+  }
+  return c10::str(" Where a kernel has failed, what was computed since may be wrong. The operator launched last is ",
+                  launched, "; OPSMITH_LAUNCH_BLOCKING=1 raises failures from the calls that cause them.");
+}
+
 std::string failure_text(const std::string& what_failed, c10::DeviceIndex device, const std::string& served,
                          const std::string& driver_says, opsmith_status status) {
   return c10::str(what_failed, " on ", c10::Device(c10::kPrivateUse1, device), served, ": ", driver_says,
-                  " (", status_name(status), "). ", remedy(status));
+                  " (", status_name(status), "). ", remedy(status),
+                  status == OPSMITH_FAILED ? where_to_look(device) : "");
 }
 
 }  // namespace
@@ -287,12 +298,16 @@ void throw_no_driver() {
               " device; call opsmith.load(\"<backend>\") first");
 }
 
-void throw_driver_failure(opsmith_status status, const char* action, c10::DeviceIndex device) {
+void throw_driver_failure(opsmith_status status, const char* action, c10::DeviceIndex device,
+                          bool of_earlier_work) {
   const std::string driver_says = last_error();  // before another device is asked
   const bool is_lost = status == OPSMITH_DEVICE_LOST;
   device = is_lost ? lost_device(device) : device;
-  const std::string text =
-      failure_text(c10::str("could not ", action), device, Serving::text(), driver_says, status);
+  std::string served = Serving::text();
+  if (of_earlier_work && status == OPSMITH_FAILED && !opsmith::launches_block()) {
+    served += ", since work that was launched earlier has failed";
+  }
+  const std::string text = failure_text(c10::str("could not ", action), device, served, driver_says, status);
   if (is_lost) {
     keep_loss(device, text);
   }

@@ -20,7 +20,8 @@ extern const opsmith_driver* loaded_driver;
 extern std::atomic<bool> failure_is_kept;  // or a device is lost
 void raise_kept_failure(c10::DeviceIndex device);
 [[noreturn]] void throw_no_driver();
-[[noreturn]] void throw_driver_failure(opsmith_status status, const char* action, c10::DeviceIndex device);
+[[noreturn]] void throw_driver_failure(opsmith_status status, const char* action, c10::DeviceIndex device,
+                                       bool of_earlier_work = false);
 }  // namespace detail
 
 // The loaded driver. Entries that opsmith_driver.h calls optional may be NULL.
@@ -42,6 +43,14 @@ inline void check(opsmith_status status, const char* action, c10::DeviceIndex de
   if (C10_UNLIKELY(detail::failure_is_kept.load(std::memory_order_relaxed))) {
     detail::raise_kept_failure(device);
   }
+}
+
+// The same for a wait, whose failure is that of work that was launched earlier.
+inline void check_wait(opsmith_status status, const char* action, c10::DeviceIndex device) {
+  if (C10_UNLIKELY(status != OPSMITH_OK)) {
+    detail::throw_driver_failure(status, action, device, /*of_earlier_work=*/true);
+  }
+  check(status, action, device);
 }
 
 // The operator that this thread serves while this lives, for the text of errors. `name` and `overload` live

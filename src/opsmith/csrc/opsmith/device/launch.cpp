@@ -108,7 +108,9 @@ void queue_on_host(std::unique_ptr<QueuedWork> work) {
     const opsmith_stream stream = work->stream_;
     return record_on_host(std::move(work), stream, device);
   }
-  note_launch(work->operator_name_);
+  if (C10_UNLIKELY(waits_are_limited())) {  // what it throws is told with its own name
+    detail::note_launch(work->operator_name_, device);
+  }
   const opsmith_status status = driver().stream_host_function(work->stream_, run, work.get());
   if (status == OPSMITH_OK) {
     (void)work.release();  // the stream's, even if check() raises an earlier failure

@@ -124,7 +124,7 @@ void synchronize_stream(opsmith_stream stream, c10::DeviceIndex device) {
   if (status == OPSMITH_NOT_READY) {
     wait_for_stream(stream, device, "synchronise a stream");
   } else {
-    check(status, "synchronise a stream", device);
+    check_wait(status, "synchronise a stream", device);
   }
   raise_late_failure();
 }

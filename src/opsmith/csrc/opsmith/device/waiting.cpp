@@ -101,9 +101,10 @@ opsmith_status asked_within_limit(const Query& query) {
 namespace detail {
 
 bool waits_are_limited = false;
+std::array<std::atomic<const char*>, kMostDevices> launched_last{};
 
-void note_launch(const char* operator_name) {
-  const opsmith_stream stream = current_stream(current_device());
+void note_launch(const char* operator_name, c10::DeviceIndex device) {
+  const opsmith_stream stream = current_stream(device);
   Kernel kernel{operator_name, CallingLine::here()};
   const std::lock_guard lock(doing_mutex);
   doing[stream].launched_last = std::move(kernel);
@@ -121,25 +122,25 @@ void wait_for_stream(opsmith_stream stream, c10::DeviceIndex device, const char*
     refuse_capture(c10::str("to ", action), "that waits for what does not run yet", device);
   }
   if (C10_LIKELY(!waits_are_limited())) {
-    return check(driver().stream_synchronize(stream), action, device);
+    return check_wait(driver().stream_synchronize(stream), action, device);
   }
   const opsmith_status status = asked_within_limit([stream] { return driver().stream_query(stream); });
   if (status == OPSMITH_NOT_READY) {
     throw_too_long(c10::str("stream ", stream_id(stream, device)), what_is_done(stream), device);
   }
-  check(status, action, device);
+  check_wait(status, action, device);
 }
 
 void wait_for_event(opsmith_event event, c10::DeviceIndex device, const char* action) {
   if (C10_LIKELY(!waits_are_limited())) {
-    return check(driver().event_synchronize(event), action, device);
+    return check_wait(driver().event_synchronize(event), action, device);
   }
   const opsmith_status status = asked_within_limit([event] { return driver().event_query(event); });
   if (status == OPSMITH_NOT_READY) {
     throw_too_long("what an event was recorded after", "Synchronise its stream to be told what that does",
                    device);
   }
-  check(status, action, device);
+  check_wait(status, action, device);
 }
 
 NotedRun::NotedRun(opsmith_stream stream, const char* operator_name, const CallingLine& line)

@@ -5,6 +5,10 @@
 #include <opsmith_driver.h>
 
 #include <opsmith/device/calling_line.h>
+#include <opsmith/device/device.h>
+
+#include <array>
+#include <atomic>
 
 #include <c10/core/Device.h>
 #include <c10/macros/Macros.h>
@@ -13,7 +17,8 @@ namespace opsmith {
 
 namespace detail {
 extern bool waits_are_limited;
-void note_launch(const char* operator_name);
+extern std::array<std::atomic<const char*>, kMostDevices> launched_last;
+void note_launch(const char* operator_name, c10::DeviceIndex device);
 }  // namespace detail
 
 // Heeds OPSMITH_SYNCHRONIZE_TIMEOUT. Throws c10::Error for a setting that is none. Called by load_driver().
@@ -31,12 +36,18 @@ void wait_for_stream(opsmith_stream stream, c10::DeviceIndex device, const char*
 // The same for the place of `event` in its stream.
 void wait_for_event(opsmith_event event, c10::DeviceIndex device, const char* action);
 
-// For the error of such a wait, where waits are limited: `operator_name` has launched a kernel on the current
-// stream.
-inline void note_launch(const char* operator_name) {
+// For the errors of waits: `operator_name`, which lives as long as the process, has launched a kernel on the
+// current stream, of `device`.
+inline void note_launch(const char* operator_name, c10::DeviceIndex device) {
+  detail::launched_last[device].store(operator_name, std::memory_order_relaxed);
   if (C10_UNLIKELY(waits_are_limited())) {
-    detail::note_launch(operator_name);
+    detail::note_launch(operator_name, device);
   }
+}
+
+// The operator that launched a kernel on `device` last; null where none has.
+inline const char* launched_last(c10::DeviceIndex device) {
+  return device >= 0 ? detail::launched_last[device].load(std::memory_order_relaxed) : nullptr;
 }
 
 // While it lives, `stream` runs the kernel of `operator_name` on the host, called at `line`.

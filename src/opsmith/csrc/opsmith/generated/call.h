@@ -109,7 +109,7 @@ class Call {
   explicit Call(const char* operator_name, const Arguments&... arguments)
       : serving_(operator_name),
         device_(detail::common_device<kOperands>(operator_name, arguments...)),
-        work_((prepare(operator_name), operator_name)) {
+        work_((prepare(operator_name, device_.device()), operator_name)) {
     if constexpr (kRuns == Runs::kOnDevice) {
       const auto note = [operator_name](const at::TensorBase& tensor) { note_use(tensor, operator_name); };
       (each_tensor(arguments, note), ...);
@@ -128,12 +128,13 @@ class Call {
   Call& operator=(const Call&) = delete;
 
  private:
-  C10_ALWAYS_INLINE static void prepare([[maybe_unused]] const char* operator_name) {
+  C10_ALWAYS_INLINE static void prepare([[maybe_unused]] const char* operator_name,
+                                        [[maybe_unused]] c10::DeviceIndex device) {
     detail::prepare_host<kRuns>(operator_name);
     if constexpr (kRuns == Runs::kOnHost) {
-      wait_for_device(current_device());
+      wait_for_device(device);
     } else if constexpr (kRuns == Runs::kOnDevice) {
-      note_launch(operator_name);
+      note_launch(operator_name, device);
     }
   }
 
