@@ -15,7 +15,7 @@ import opsmith
 from opsmith.explain.explanation import Explanation, explain
 from refusal import printed_warnings, refusal
 
-pytestmark = pytest.mark.isolated(OPSMITH_HOST_WINDOW=("on", "off"))
+pytestmark = pytest.mark.isolated(OPSMITH_HOST_WINDOW=("on", "off"), nightly=("off",))
 LOADED = opsmith.load(str(Path(__file__).with_name("backend.yaml")))
 FOLDER = Path(__file__).parent
 DEVICE = "chip"

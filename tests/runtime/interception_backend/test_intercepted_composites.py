@@ -29,7 +29,9 @@ from opsmith.runtime.calls import record_calls
 sys.path.insert(0, str(Path(__file__).parents[3] / "tools" / "find_parts"))
 from samples import calls_by_hand, databases
 
-pytestmark = pytest.mark.isolated(OPSMITH_TEST_BACKEND=("windowed", "copying"), opinfo=True)
+pytestmark = pytest.mark.isolated(
+    OPSMITH_TEST_BACKEND=("windowed", "copying"), nightly=("copying",), opinfo=True
+)
 
 MODE = os.environ["OPSMITH_TEST_BACKEND"]
 LOADED = opsmith.load(str(Path(__file__).with_name(f"{MODE}.yaml")))

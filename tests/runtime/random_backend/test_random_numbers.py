@@ -19,7 +19,9 @@ from torch import Tensor, nn
 import opsmith
 from refusal import refusal
 
-pytestmark = pytest.mark.isolated(OPSMITH_TEST_BACKEND=("windowed", "copying", "seedless"))
+pytestmark = pytest.mark.isolated(
+    OPSMITH_TEST_BACKEND=("windowed", "copying", "seedless"), nightly=("copying",)
+)
 
 MODE = os.environ["OPSMITH_TEST_BACKEND"]
 LOADED = opsmith.load(str(Path(__file__).with_name(f"{MODE}.yaml")))
