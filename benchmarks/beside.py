@@ -257,7 +257,7 @@ def _begin(device: str, name: str, small: bool, backend: str = "") -> dict[str, 
         return {}
     on_cpu = Counter[str]()
     for call in recorded.calls.tree:
-        on_cpu[call.operator] += call.fell_back
+        on_cpu[call.operator] += call.fell_back + call.on_copies
     return dict(+on_cpu)
 
 

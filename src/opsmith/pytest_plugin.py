@@ -27,6 +27,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def no_fallback(request: pytest.FixtureRequest) -> Iterator[None]:
     """The test fails if an operator of the device would run on the CPU: the call raises.
 
+    So it does where a kernel would compute on the host, on copies.
+
     A backend may be loaded before or in the test.  The ini option ``opsmith_allowed_fallbacks`` and a
     block ``with opsmith.fallback("cpu", only=["topk"])`` make exceptions.
     """

@@ -15,7 +15,7 @@ from torchgen.model import BaseTy, BaseType
 from opsmith.description import Kernel, read_backend
 from opsmith.emit import emit
 from opsmith.errors import Location, OperatorUnknown, SettingInvalid
-from opsmith.plan import Elementwise, Plan, Route, plan_backend, resolve
+from opsmith.plan import Elementwise, Place, Plan, Route, plan_backend, resolve
 from opsmith.plan import kept_plans as cache_room
 from opsmith.plan.derivation import Derived, Obstacle, derive, elementwise_result
 from opsmith.schema import Catalogue, Composite, torch_release
@@ -218,6 +218,51 @@ def test_host_kernels_get_copies_without_a_host_window(
     assert shown(plan, path, "add.out").endswith(
         "; on copies in host memory: there is no host window (DIR/backend.yaml:2:1)"
     )
+
+
+def test_each_operator_has_a_place(describe: Describe, catalogue: Catalogue) -> None:
+    kernels = """
+        - {op: mul.out, kernel_name: chip::mul_out, dtypes: [Float], execution: device}
+        - {op: add.out, kernel_name: chip::add, structured: true}
+        - {stub: abs_stub, kernel_name: chip::abs}
+    """
+    names = ("mul_.Tensor", "add.Tensor", "abs", "sin.out", "linear", "as_strided")
+    for window, host in (("on", Place.HOST), ("off", Place.COPIES)):
+        driver = f"{{sources: [driver.c], host_window: {window}}}"
+        path = describe(kernels, "{deny: [cos]}", "execution: host", driver)
+        plan = planned(path, catalogue)
+        assert [plan.entry(name).place for name in names] == [
+            Place.DEVICE, host, host, host, None, Place.DEVICE,
+        ]  # fmt: skip
+        assert plan.entry("cos.out").place is None
+        assert plan.places()[host] == sum(entry.place is host for entry in plan.entries) > 100
+
+
+def test_kernels_on_the_host_can_be_denied(describe: Describe, catalogue: Catalogue) -> None:
+    kernels = """
+        - {op: mul.out, kernel_name: chip::mul_out}
+        - {op: add.out, kernel_name: chip::add_out}
+        - {op: neg.out, kernel_name: chip::neg_out, execution: device}
+        - {stub: abs_stub, kernel_name: chip::abs}
+    """
+    path = describe(kernels, header="execution: host")
+    text = path.read_text()
+    path.write_text(f"{text}host_kernels: {{deny: [add_.Tensor]}}\n")
+    plan = planned(path, catalogue)
+    assert shown(plan, path, "add.out") == (
+        "add.out | denied | DIR/backend.yaml:4:1 |  | no kernel in chiplib, runtime; `host_kernels` denies "
+        "it kernels that run on the host (DIR/backend.yaml:5:23); the kernel `chip::add_out` "
+        "(DIR/kernels.yaml:6:6) runs on the host, which `host_kernels` denies (DIR/backend.yaml:5:23)"
+    )
+    routes = {name: plan.entry(name).route for name in ("mul.out", "neg.out", "abs.out", "sin.out")}
+    assert list(routes.values()) == [Route.KERNEL, Route.KERNEL, Route.STUB, Route.FALLBACK]
+    path.write_text(f"{text}host_kernels: deny\n")
+    plan = planned(path, catalogue)
+    routes = {name: plan.entry(name).route for name in routes}
+    assert list(routes.values()) == [Route.DENIED, Route.KERNEL, Route.DENIED, Route.FALLBACK]
+    path.write_text(f"{text}host_kernels: {{deny: [ad]}}\n")
+    with pytest.raises(OperatorUnknown, match="ad"):
+        planned(path, catalogue)
 
 
 def test_the_environment_hides_host_windows(

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +20,7 @@ import torch
 from command import run_opsmith
 from opsmith.description import read_backend
 from opsmith.errors import FileMissing, ProgramInvalid, ResultsInvalid
-from opsmith.explain.advice import FallenBack, kernels_to_write
+from opsmith.explain.advice import HostCalls, kernels_to_write
 from opsmith.plan import Route, resolve
 from opsmith.programs.coverage import (
     backend_coverage,
@@ -55,6 +56,36 @@ def test_a_backend_is_covered_as_its_plan_says(sim: LoadedBackend, catalogue: Ca
     assert core.total == len(tagged) == sum(core.routes.values())
     assert core.routes["fallback"] <= core.on_cpu
     assert (aten.refused, core.refused) == (1, 0)  # _reshape_from_tensor would lose its gradient
+    # sim's kernels are the host's; of the others, views and what allocates are the device's.
+    assert core.places["on the host, in place"] > 150 > core.places["on the device"] > 10
+    assert sum(core.places.values()) + core.refused <= core.total
+
+
+def test_an_operator_with_a_part_on_the_host_is_the_hosts(
+    describe: Callable[..., Path], catalogue: Catalogue
+) -> None:
+    kernels = """
+        - {op: mul.out, kernel_name: chip::mul_out}
+        - {op: addmm.out, kernel_name: chip::addmm_out, execution: host}
+    """
+    path = describe(kernels, driver="{sources: [driver.c], host_window: off}")
+    plan = resolve(read_backend(path, catalogue), catalogue)
+    entries = {
+        "mul": ["mul.Tensor"],
+        "linear": ["mul.Tensor", "addmm"],
+        "sin": ["sin.out"],
+        "view": ["as_strided"],
+    }
+    found = entries_coverage("entries", entries, plan)
+    assert found.places == {
+        "on the device": 2,
+        "on the host, in place": 0,
+        "on the host, on copies": 2,
+    }
+    (advice,) = kernels_to_write([HostCalls("addmm", 3, 1.0, 64)], plan, catalogue)
+    assert advice.remedy == (
+        "  - op: addmm.out\n    kernel_name: chip::addmm_out\n    structured: true"
+    )
 
 
 def test_the_route_of_an_entry_is_the_least_preferred_in_it(sim: LoadedBackend) -> None:
@@ -133,6 +164,9 @@ def test_a_program_is_covered_by_calls_time_and_route(tmp_path: Path) -> None:
     seconds = [each["seconds"] for each in report["operators"]]
     assert seconds == sorted(seconds, reverse=True)
     routes = {each["route"]: each for each in report["routes"]}
+    assert {each["place"] for each in report["routes"]} <= {
+        "on the device", "on the host, in place", "",
+    }  # fmt: skip
     fallen = [each for each in report["operators"] if each["fell_back"]]
     assert routes["fallback"]["calls"] == sum(each["fell_back"] for each in fallen)
     assert routes["fallback"]["operators"] == len(fallen)
@@ -401,10 +435,10 @@ def test_one_kernel_serves_a_group_and_the_most_profitable_stands_first(
     sim: LoadedBackend, catalogue: Catalogue
 ) -> None:
     fallen = [
-        FallenBack("lgamma", 10, 1.0),
-        FallenBack("lgamma.out", 1, 0.5),
-        FallenBack("frac", 3, 4.0),
-        FallenBack("kthvalue", 1, 0.1),
+        HostCalls("lgamma", 10, 1.0, 0),
+        HostCalls("lgamma.out", 1, 0.5, 0),
+        HostCalls("frac", 3, 4.0, 0),
+        HostCalls("kthvalue", 1, 0.1, 0),
     ]
     advice = kernels_to_write(fallen, sim.plan, catalogue)
     assert [(each.operators, each.calls, each.seconds) for each in advice] == [
@@ -419,7 +453,7 @@ def test_one_kernel_serves_a_group_and_the_most_profitable_stands_first(
 
 def test_a_stub_that_serves_several_groups_makes_the_list_shorter(catalogue: Catalogue) -> None:
     plan = resolve(read_backend(NO_KERNEL, catalogue), catalogue)
-    fallen = [FallenBack("std.correction", 2, 1.0), FallenBack("var.correction", 2, 1.0)]
+    fallen = [HostCalls("std.correction", 2, 1.0, 0), HostCalls("var.correction", 2, 1.0, 0)]
     (advice,) = kernels_to_write(fallen, plan, catalogue)
     assert advice.operators == ("std.correction", "var.correction")
     assert advice.remedy == "  - stub: std_var_stub\n    kernel_name: sim::std_var"
@@ -431,11 +465,14 @@ def test_a_composite_may_have_a_kernel_in_the_place_of_its_parts(
     sim: LoadedBackend, catalogue: Catalogue
 ) -> None:
     within = frozenset({"mvlgamma"})
-    fallen = [FallenBack("lgamma_", 1, 1.0, within), FallenBack("arange.start_out", 1, 1.0, within)]
+    fallen = [
+        HostCalls("lgamma_", 1, 1.0, 0, within),
+        HostCalls("arange.start_out", 1, 1.0, 0, within),
+    ]
     (advice,) = kernels_to_write(fallen, sim.plan, catalogue)
     assert advice.remedy == "  - op: mvlgamma\n    kernel_name: sim::mvlgamma"
     # Called from elsewhere too, the parts save more.
-    fallen.append(FallenBack("lgamma_", 1, 3.0))
+    fallen.append(HostCalls("lgamma_", 1, 3.0, 0))
     assert [each.operators for each in kernels_to_write(fallen, sim.plan, catalogue)] == [
         ("lgamma_",),
         ("arange.start_out",),

@@ -111,7 +111,10 @@ def planted_coverage() -> ProgramCoverage:
         backend="sim",
         torch=torch_version(),
         status=0,
-        routes=(RouteUse("structured", 2, 4888, 0.29), RouteUse("fallback", 4, 572, 0.8)),
+        routes=(
+            RouteUse("structured", 2, 4888, 0.29, "on the device"),
+            RouteUse("fallback", 4, 572, 0.8, "on the host, in place"),
+        ),
         operators=(
             use("cumsum", "fallback", 120, 0.4, 120),
             use("topk.values", "fallback", 40, 0.3, 40),

@@ -32,6 +32,7 @@ def shown(calls: Calls) -> list[str]:
         depths.append(0 if call.parent < 0 else depths[call.parent] + 1)
         where = "device" if call.on_device else "CPU"
         fell = f", {call.fell_back} fell back" if call.fell_back else ""
+        fell += f", {call.on_copies} on copies" if call.on_copies else ""
         lines.append(f"{'.' * depths[-1]}{call.operator} on the {where}: {call.calls}{fell}")
     return lines
 
@@ -117,7 +118,7 @@ def test_own_time_is_without_that_of_the_calls_inside() -> None:
 
 def test_several_processes_become_one_tree() -> None:
     def one(name: str, parent: int) -> Call:
-        return Call(name, parent, False, True, 1, 2.0, 1.0, 0, 0.0, 8)
+        return Call(name, parent, False, True, 1, 2.0, 1.0, 0, 0.0, 0, 0.0, 8)
 
     together = merged(
         [Calls((one("a", -1), one("b", 0))), Calls((one("b", -1), one("a", -1), one("b", 1)))]

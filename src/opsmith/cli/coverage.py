@@ -17,7 +17,7 @@ from opsmith.cli.console import Json, err, many, out, print_json, write_json
 from opsmith.cli.opened import loaded_backend, opened_backend
 from opsmith.cli.options import Arguments, default_backend, likely_backend
 from opsmith.conformance.record import latest_results
-from opsmith.plan import OpenedBackend, Route, plan_backend
+from opsmith.plan import OpenedBackend, Place, Route, plan_backend
 from opsmith.programs.coverage import (
     Coverage,
     ProgramCoverage,
@@ -58,7 +58,7 @@ def coverage(
     ] = True,
     share: Annotated[
         float,
-        typer.Option(min=0, max=1, help="The share of the fallback's time to write kernels for."),
+        typer.Option(min=0, max=1, help="The share of the CPU's time to write kernels for."),
     ] = 0.95,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write a program's coverage, as JSON.")
@@ -158,7 +158,12 @@ def _table(backend: str, sets: tuple[Coverage, ...]) -> Table:
             table.add_row(route.value, *(_of(each.routes[route.value], each) for each in sets))
     table.add_section()
     table.add_row("all", *(f"{each.total:,}" for each in sets))
-    table.add_row("come to the CPU", *(_of(each.on_cpu, each) for each in sets))
+    for place in Place:
+        table.add_row(place.value, *(_of(each.places[place.value], each) for each in sets))
+    unknown = [each.total - each.refused - sum(each.places.values()) for each in sets]
+    if any(unknown):
+        table.add_row("in parts not known", *map(_of, unknown, sets))
+    table.add_row("come to the fallback", *(_of(each.on_cpu, each) for each in sets))
     table.add_row("come to an error", *(_of(each.refused, each) for each in sets))
     return table
 
@@ -168,14 +173,21 @@ def _of(count: int, coverage: Coverage) -> str:
 
 
 def _print(found: ProgramCoverage) -> None:
-    title = f"{found.program} on {found.backend}: {found.calls:,} calls, {_ms(found.seconds)} ms in them"
+    calls, seconds = found.at(Place.DEVICE)
+    title = (
+        f"{found.program} on {found.backend}: {found.calls:,} calls, {_ms(found.seconds)} ms in them; "
+        f"{_share(calls, found.calls)} of the calls and {_share(seconds, found.seconds)} of the time on the "
+        "device"
+    )
     table = Table(title=title, header_style="bold")
     table.add_column("route", no_wrap=True)
+    table.add_column("where", no_wrap=True)
     for column in ("operators", "calls", "ms", "share"):
         table.add_column(column, justify="right", no_wrap=True)
     for use in found.routes:
         table.add_row(
             use.route,
+            use.place,
             f"{use.operators:,}",
             f"{use.calls:,}",
             _ms(use.seconds),
@@ -186,13 +198,13 @@ def _print(found: ProgramCoverage) -> None:
     if found.elsewhere:
         out.print(f"{found.elsewhere:,} calls were on Tensors of other devices", highlight=False)
     if not found.kernels:
-        out.print("no operator fell back")
+        out.print("no operator ran on the CPU in the device's place")
         return
     saved = sum(kernel.seconds for kernel in found.kernels)
     who = "it" if len(found.kernels) == 1 else "together they"
     out.print(
         f"\n{many(len(found.kernels), 'kernel')} to write next; {who} would take "
-        f"{_share(saved, found.fallback_seconds)} of the fallback's time off the CPU:",
+        f"{_share(saved, found.host_seconds)} of the time on the CPU off it:",
         highlight=False,
         soft_wrap=True,
     )
@@ -212,7 +224,8 @@ def _print_operators(found: ProgramCoverage) -> None:
     table.add_column("operator", overflow="fold")
     table.add_column("route", no_wrap=True)
     copies = any(use.bytes_moved for use in found.operators)
-    for column in ("calls", "fell back", "ms", "share", *(["MB moved"] if copies else [])):
+    columns = ("calls", "fell back", *(["on copies"] if copies else []), "ms", "share")
+    for column in (*columns, *(["MB moved"] if copies else [])):
         table.add_column(column, justify="right", no_wrap=True)
     for use in found.operators[:_SHOWN_OPERATORS]:
         table.add_row(
@@ -220,6 +233,7 @@ def _print_operators(found: ProgramCoverage) -> None:
             use.route,
             f"{use.calls:,}",
             f"{use.fell_back:,}" if use.fell_back else "",
+            *([f"{use.on_copies:,}" if use.on_copies else ""] if copies else []),
             _ms(use.seconds),
             _share(use.seconds, found.seconds),
             *([f"{use.bytes_moved / 1e6:,.1f}"] if copies else []),

@@ -77,6 +77,7 @@ def _as_json(explanation: Explanation) -> dict[str, object]:
         "name": entry.name,
         "schema": explanation.schema,
         "route": entry.route.value,
+        "place": entry.place.value if entry.place else None,
         "source": entry.source,
         "library": entry.library,
         "why": entry.why,
@@ -99,13 +100,17 @@ def _facts(explanation: Explanation, backend: str) -> Table:
     facts.add_row("operator", f"{qualified(entry.name)} on {backend}")
     facts.add_row("schema", explanation.schema)
     facts.add_row("route", entry.route.value)
+    if entry.place:
+        facts.add_row("computed", entry.place.value)
     facts.add_row("source", entry.source)
     if entry.library:
         facts.add_row("library", entry.library)
     facts.add_row("why", entry.why)
     served = served_operator(entry)
     if entry.next:
-        chain = [f"{link.takes}: {link.kernel} ({link.library})" for link in served.chain]
+        chain = [
+            f"{link.takes}: {link.kernel} ({link.library}), {link.place}" for link in served.chain
+        ]
         others = _NO_CPU_KERNEL if explanation.cannot_fall_back else served.last_resort
         chain += [f"others: {others}"] if others else []
         facts.add_row("chain", "\n".join(chain))

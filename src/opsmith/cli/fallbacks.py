@@ -28,21 +28,22 @@ def fallbacks(
     module: Annotated[bool, typer.Option("--module", "-m", help="PROGRAM is a module.")] = False,
     backend: LoadedBackend = None,
     budget: Annotated[
-        int | None, typer.Option(min=0, help="Fail if more calls than this fall back.")
+        int | None, typer.Option(min=0, help="Fail if more calls than this run on the CPU.")
     ] = None,
     allow: Annotated[
         Path | None,
-        typer.Option(help="A file of operators that may fall back, one in a line; others fail."),
+        typer.Option(help="A file of operators that may run there, one in a line; others fail."),
     ] = None,
     fail_on: Annotated[
-        list[str] | None, typer.Option(help="Fail if this operator falls back; repeatable.")
+        list[str] | None, typer.Option(help="Fail if this operator runs on the CPU; repeatable.")
     ] = None,
     callers: Annotated[bool, typer.Option(help="Show the lines that called.")] = True,
     json: Json = False,
 ) -> None:
     """Run a program and show what of it ran on the CPU, and which kernel to write first.
 
-    Exits with the program's own status if that is not 0, and with 1 if more fell back than is allowed.
+    That is what fell back, and what kernels computed on the host, on copies.  Exits with the program's own
+    status if that is not 0, and with 1 if more ran there than is allowed.
     """
     catalogue = read_catalogue()
     gate = read_gate(catalogue, budget, allow, fail_on or [])
@@ -71,6 +72,7 @@ def fallbacks(
             {
                 "status": run.status,
                 "calls": run.fallbacks.calls,
+                "kernel_calls": run.fallbacks.kernel_calls,
                 "seconds": run.fallbacks.seconds,
                 "bytes_moved": run.fallbacks.bytes_moved,
                 "denied": run.fallbacks.denied,
@@ -86,13 +88,15 @@ def _print(found: Fallbacks, advice: Advice | None, callers: bool) -> None:
     if found.denied:
         out.print(f"denied the fallback, and raised: {many(found.denied, 'call')}", highlight=False)
     if advice is None:
-        out.print("no operator fell back")
+        out.print("no operator ran on the CPU")
         return
     counts = [count for count in found.counts if count.calls]
     title = f"{many(found.calls, 'call')} of {many(len(counts), 'operator')} ran on the CPU"
+    if found.kernel_calls:
+        title += f", {found.kernel_calls:,} in kernels on copies"
     table = Table(title=title, header_style="bold")
     table.add_column("operator", no_wrap=True)
-    for column in ("calls", "ms", "share", "MB moved"):
+    for column in ("calls", "on copies", "ms", "share", "MB moved"):
         table.add_column(column, justify="right", no_wrap=True)
     if callers:
         table.add_column("called from", overflow="fold")
@@ -100,6 +104,7 @@ def _print(found: Fallbacks, advice: Advice | None, callers: bool) -> None:
         row = [
             count.operator,
             f"{count.calls:,}",
+            f"{count.kernel_calls:,}" if count.kernel_calls else "",
             f"{count.seconds * 1e3:,.2f}",
             f"{_share(count.seconds, found):.0%}",
             f"{count.bytes_moved / 1e6:,.1f}",

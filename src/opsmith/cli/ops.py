@@ -26,6 +26,9 @@ def list_operators(
     context: typer.Context,
     search: Annotated[str, typer.Option("--search", "-s", help="Part of a name.")] = "",
     route: Annotated[str, typer.Option(help="kernel, derived, composite, fallback, …")] = "",
+    place: Annotated[
+        str, typer.Option(help="on the device; on the host, in place; on the host, on copies.")
+    ] = "",
     tag: Annotated[str, typer.Option(help="core, pointwise, view, …")] = "",
     variant: Annotated[str, typer.Option(help="functional, in-place, out, …")] = "",
     library: Annotated[str, typer.Option(help="Served by a kernel of this library.")] = "",
@@ -45,19 +48,30 @@ def list_operators(
     if context.invoked_subcommand is not None:
         return
     chosen = OperatorFilter(
-        search, route, tag, variant, library, dtype, composite, differentiable, stub, structured
+        search,
+        route,
+        place,
+        tag,
+        variant,
+        library,
+        dtype,
+        composite,
+        differentiable,
+        stub,
+        structured,
     ).choose(gather(opened_backend(backend)))
     if json:
         print_json({"backend": backend, "operators": chosen})
         return
     table = Table(title=_title(len(chosen)), header_style="bold")
     table.add_column("operator", no_wrap=True)
-    for column in ("route", "variant", "gradient", "dtypes", "tags"):
+    for column in ("route", "where", "variant", "gradient", "dtypes", "tags"):
         table.add_column(column, overflow="fold")
     for facts in chosen:
         table.add_row(
             facts.name,
             facts.route,
+            facts.place,
             facts.variant,
             facts.differentiable,
             ", ".join(facts.dtypes) or ("all" if facts.library else ""),
@@ -123,6 +137,7 @@ def _grid(facts: OperatorFacts, tests: str) -> Table:
         "operator": qualified(facts.name),
         "schema": facts.schema,
         "route": f"{facts.route}: {facts.why}",
+        "computed": facts.place,
         "variant": facts.variant,
         "group": ", ".join(facts.variants),
         "checked by": "PyTorch's structured meta function" if facts.structured else "",

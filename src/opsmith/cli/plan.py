@@ -44,6 +44,14 @@ def plan(
             highlight=False,
         )
         out.print(_counts(planned))
+        out.print(
+            ", ".join(
+                f"{count:,} {place.value}" for place, count in planned.places().items() if count
+            )
+            + "; composites where their parts are",
+            highlight=False,
+            soft_wrap=True,
+        )
         if intercepted := sum(entry.interception is not None for entry in planned.entries):
             out.print(
                 f"{intercepted:,} of the route fallback are composites that are intercepted",
@@ -68,6 +76,7 @@ def _as_json(planned: Plan, route: Route | None) -> dict[str, object]:
             {
                 "name": entry.name,
                 "route": entry.route.value,
+                "place": entry.place.value if entry.place else None,
                 "source": entry.source,
                 "library": entry.library,
                 "why": entry.why,
@@ -77,6 +86,7 @@ def _as_json(planned: Plan, route: Route | None) -> dict[str, object]:
             if route is None or entry.route is route
         ],
         "counts": {counted.value: count for counted, count in planned.counts().items()},
+        "places": {place.value: count for place, count in planned.places().items()},
         "not_served": planned.not_served,
     }
 
@@ -124,7 +134,8 @@ def _operators(planned: Plan, route: Route) -> Table:
     title = f"{planned.backend}: {len(entries):,} operators on the route {route.value}"
     table = Table(title=title, header_style="bold")
     table.add_column("operator", no_wrap=True)
+    table.add_column("where", no_wrap=True)
     table.add_column("why")
     for entry in entries:
-        table.add_row(entry.name, entry.why)
+        table.add_row(entry.name, entry.place.value if entry.place else "", entry.why)
     return table

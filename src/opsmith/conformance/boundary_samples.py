@@ -111,7 +111,7 @@ def is_determined(subject: Subject, sample: Any, index: int, theirs: SampleOutco
     """Whether the values determine the CPU's results, ``theirs``; ``sample`` is the one with OpInfo's."""
     results = [each.detach() for each in tensors_in(theirs.result)]
     if not subject.dtype.is_floating_point:
-        # What is made floats of, and then summed, rounds and cancels.
+        # Sums of values that were made floats round and cancel.
         return _is_elementwise(subject) or not any(map(_rounds, results))
     if _is_elementwise(subject):
         # A float that an integer does not hold becomes any integer.

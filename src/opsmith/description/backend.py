@@ -28,6 +28,7 @@ from opsmith.description.model import (
     Execution,
     Fallback,
     FallbackDefault,
+    HostKernels,
     Inductor,
     Library,
     NamedOperator,
@@ -77,6 +78,10 @@ class _Fallback(msgspec.Struct, forbid_unknown_fields=True):
     intercept: Literal["auto"] | list[str] = []
 
 
+class _HostKernels(msgspec.Struct, forbid_unknown_fields=True):
+    deny: list[str]
+
+
 class _LibraryEntry(msgspec.Struct, forbid_unknown_fields=True):
     """A library's file with what files of other formats cannot say."""
 
@@ -95,6 +100,7 @@ class _Backend(msgspec.Struct, forbid_unknown_fields=True):
     driver: _Driver | str
     libraries: list[str | _LibraryEntry] = []
     fallback: _Fallback | Literal["cpu", "none"] = "cpu"
+    host_kernels: _HostKernels | Literal["allow", "deny"] = "allow"
     rng: Literal["philox", "cpu"] = "philox"
     inductor: Literal["cpp", "triton", "eager-kernels"] | None = None
     triton: TritonKey | None = None
@@ -200,6 +206,7 @@ def read_backend(path: Path, catalogue: Catalogue | None) -> Backend:
         driver=driver,
         libraries=libraries,
         fallback=_fallback(document, raw.fallback, catalogue),
+        host_kernels=_host_kernels(document, raw.host_kernels, catalogue),
         rng=Rng(raw.rng),
         rng_location=document.locate("rng"),
         inductor=Inductor(raw.inductor) if raw.inductor else None,
@@ -365,12 +372,7 @@ def _fallback(
         return Fallback(location, FallbackDefault(raw))
 
     def named(key: str, names: Sequence[str]) -> tuple[NamedOperator, ...]:
-        locations = [document.locate("fallback", key, index) for index in range(len(names))]
-        return tuple(
-            NamedOperator(operator_name(name, location, catalogue), location)
-            for name, location in zip(names, locations, strict=True)
-            if (key, name) != ("intercept", _AUTO)
-        )
+        return _named_operators(document, ("fallback", key), names, catalogue)
 
     if raw.default == "none" and raw.only is not None:
         raise SyntaxInvalid(
@@ -385,6 +387,31 @@ def _fallback(
         named("deny", raw.deny),
         () if raw.intercept == _AUTO else named("intercept", raw.intercept),
         _intercept_auto(document, raw.intercept),
+    )
+
+
+def _named_operators(
+    document: Document, place: tuple[str, str], names: Sequence[str], catalogue: Catalogue | None
+) -> tuple[NamedOperator, ...]:
+    """The operators of the list at ``place``, without `auto`."""
+    located = [(name, document.locate(*place, index)) for index, name in enumerate(names)]
+    return tuple(
+        NamedOperator(operator_name(name, location, catalogue), location)
+        for name, location in located
+        if (place[-1], name) != ("intercept", _AUTO)
+    )
+
+
+def _host_kernels(
+    document: Document,
+    raw: _HostKernels | Literal["allow", "deny"],
+    catalogue: Catalogue | None,
+) -> HostKernels:
+    location = document.locate("host_kernels")
+    if isinstance(raw, str):
+        return HostKernels(location, denies_all=raw == "deny")
+    return HostKernels(
+        location, deny=_named_operators(document, ("host_kernels", "deny"), raw.deny, catalogue)
     )
 
 

@@ -406,6 +406,15 @@ class Fallback:
 
 
 @dataclass(frozen=True)
+class HostKernels:
+    """The policy for kernels that run on the host: all are denied, or those of the operators in ``deny``."""
+
+    location: Location
+    denies_all: bool = False
+    deny: tuple[NamedOperator, ...] = ()
+
+
+@dataclass(frozen=True)
 class Autocast:
     """The behaviour of ``torch.autocast`` on the device where it is not that of PyTorch's own lists.
 
@@ -430,6 +439,7 @@ class Backend:
     driver: Driver
     libraries: tuple[Library, ...]
     fallback: Fallback
+    host_kernels: HostKernels
     rng: Rng
     rng_location: Location
     inductor: Inductor | None

@@ -28,7 +28,7 @@ def _registers(path: Path) -> bool:
 
 
 def _decorators(tree: ast.AST) -> Iterator[ast.expr]:
-    """What decorates a function, or is called with one: ``backend.kernel("mm")(multiply)``."""
+    """A decorator of functions, or a call with one: ``backend.kernel("mm")(multiply)``."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield from node.decorator_list

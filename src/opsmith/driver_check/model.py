@@ -95,7 +95,7 @@ class Report(msgspec.Struct, frozen=True):
         return all(finding.verdict is not Verdict.FAILED for finding in self.findings)
 
     def causes(self) -> list[tuple[Finding, list[Finding]]]:
-        """The failures, each with those that may follow from it: their checks call all that it calls, and more.
+        """The failures, each with those that may follow from it: their checks call the same and more.
 
         Those that call the fewest entries stand first.
         """

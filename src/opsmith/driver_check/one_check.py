@@ -65,9 +65,7 @@ def _run(check: Check, subject: Subject, name: str) -> Answer:
     except Broken as broken:
         return Answer(Verdict.FAILED, name, broken.expected, broken.happened, subject.called)
     except DriverFailure as failure:
-        return Answer(
-            Verdict.FAILED, name, "calls that succeed", failure.happened, subject.called
-        )
+        return Answer(Verdict.FAILED, name, "calls that succeed", failure.happened, subject.called)
     return Answer(Verdict.PASSED, name)
 
 

@@ -222,7 +222,7 @@ class DerivedBody:
 
     def _settled(self) -> list[str]:
         """Waits for copies that the device is still making, where the kernel reads them on the host."""
-        if self.call.kernel.execution is not Execution.HOST or self.call.is_recorded:
+        if self.call.execution is not Execution.HOST or self.call.is_recorded:
             return []
         return ["opsmith::wait_for_device(opsmith::current_device());"]
 

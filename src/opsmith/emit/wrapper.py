@@ -61,7 +61,9 @@ def runs_of(call: KernelCall) -> str:
     """How the kernel runs, by its C++ name."""
     if call.is_queued:
         return "kQueued"
-    return "kInOrder" if call.is_recorded else RUNS[call.kernel.execution]
+    if call.is_recorded:
+        return "kOnCopiesInOrder" if call.execution is Execution.COPIES else "kInOrder"
+    return RUNS[call.execution]
 
 
 _OPERANDS: Mapping[Operands, str] = {
@@ -209,6 +211,11 @@ class _Writer:
         if self.call.gaps_on_cpu:
             has_gaps = "!self.is_non_overlapping_and_dense()"
             lines += self._hand_over_if(has_gaps, "opsmith::fallback")
+        if self.call.execution is Execution.COPIES:
+            self.headers.add("opsmith/fallback/fallback_counts.h")
+            name = self._quoted_name()
+            counted = f"call.elsewhere() ? nullptr : {name}" if factory else name
+            lines.append(f"const opsmith::CountedHostKernel counted({counted});")
         return lines
 
     def _tests(self, names: Mapping[str, str], new: Collection[str]) -> list[str]:

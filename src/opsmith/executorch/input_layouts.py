@@ -26,7 +26,7 @@ from opsmith.executorch.tasks import Expected
 # Each Tensor, and whether it is contiguous.
 _Inputs: TypeAlias = Sequence[tuple[Expected, bool] | None]
 
-# What programs, modules and methods that were loaded take: of the first two by method, of all with the file.
+# The inputs of programs, modules and methods that were loaded, with their file; of the first two by method.
 _programs: WeakKeyDictionary[Any, tuple[Path, Mapping[str, _Inputs]]] = WeakKeyDictionary()
 _methods: WeakKeyDictionary[Any, tuple[Path, _Inputs]] = WeakKeyDictionary()
 
@@ -75,7 +75,8 @@ def _remembering(load: Callable[..., Any]) -> Callable[..., Any]:
                 program.path,
                 {
                     name: [
-                        each and (each, _is_contiguous(each)) for each in expected_inputs(inputs)
+                        None if each is None else (each, _is_contiguous(each))
+                        for each in expected_inputs(inputs)
                     ]
                     for name, inputs in program.inputs.items()
                 },

@@ -23,9 +23,11 @@ _TORCH_DTYPES = {scalar: name for name, scalar in reversed(tuple(SCALAR_TYPE_OF.
 
 
 def expected_inputs(inputs: Sequence[ProgramInput | None]) -> list[Expected | None]:
-    """What a method takes, of its ``inputs`` in the program."""
+    """The inputs that a method takes, of its ``inputs`` in the program."""
     return [
-        each and Expected(each.meta.dtype, each.meta.dim_order, each.sizes, each.dynamic)
+        None
+        if each is None
+        else Expected(each.meta.dtype, each.meta.dim_order, each.sizes, each.dynamic)
         for each in inputs
     ]
 

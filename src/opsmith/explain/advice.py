@@ -1,8 +1,8 @@
 """Which kernels to write next, so that the fewest of them take the most time off the CPU.
 
-Reads what fell back, the plan, and what one kernel would serve: all variants of a group, the operators
-behind a DispatchStub, or the parts of a composite.  Decides no route: the description has to name the
-kernel.  ``opsmith fallbacks`` and ``opsmith coverage`` print it.
+Reads what ran on the CPU, by the fallback or in kernels on copies, the plan, and what one kernel would serve:
+all variants of a group, the operators behind a DispatchStub, or the parts of a composite.  Decides no route:
+the description has to name the kernel.  ``opsmith fallbacks`` and ``opsmith coverage`` print it.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from opsmith.plan import Plan, Route
+from opsmith.plan import Place, Plan, Route
 from opsmith.schema import GENERATED, Catalogue, Composite, read_stubs
 
 
 @dataclass(frozen=True)
-class FallenBack:
-    """The calls of one operator that ran on the CPU from one place, and the seconds that they took.
+class HostCalls:
+    """The calls of one operator that ran on the CPU from one place, their seconds and bytes moved.
 
     ``within`` are the composites that were being run meanwhile.
     """
@@ -24,6 +24,7 @@ class FallenBack:
     operator: str
     calls: int
     seconds: float
+    bytes_moved: int
     within: frozenset[str] = frozenset()
 
 
@@ -31,7 +32,7 @@ class FallenBack:
 class Advice:
     """A kernel to write, and what it would take off the CPU.
 
-    ``operators`` are those that fell back and that it would serve, ``seconds`` and ``calls`` theirs: the
+    ``operators`` are those that ran there and that it would serve, ``seconds`` and ``calls`` theirs: the
     time saved is at most that, as the kernel takes time too.  ``remedy`` is the line for the manifest.
     """
 
@@ -42,7 +43,7 @@ class Advice:
 
 
 def kernels_to_write(
-    fallen: Sequence[FallenBack], plan: Plan, catalogue: Catalogue, share: float = 1.0
+    calls: Sequence[HostCalls], plan: Plan, catalogue: Catalogue, share: float = 1.0
 ) -> tuple[Advice, ...]:
     """The kernels that would take ``share`` of the time off the CPU, the most profitable first.
 
@@ -50,15 +51,15 @@ def kernels_to_write(
     1 - 1/e of the best choice of as many (Nemhauser, Wolsey and Fisher, 1978).  A kernel that serves
     several groups stands before one for a group alone only where it saves more.
     """
-    served = _served_by(fallen, plan, catalogue)
-    left = set(range(len(fallen)))
-    enough = (1 - share) * sum(each.seconds for each in fallen)
+    served = _served_by(calls, plan, catalogue)
+    left = set(range(len(calls)))
+    enough = (1 - share) * sum(each.seconds for each in calls)
     advice: list[Advice] = []
-    while left and (not advice or sum(fallen[i].seconds for i in left) > enough):
+    while left and (not advice or sum(calls[i].seconds for i in left) > enough):
         remedy, best = max(
-            served.items(), key=lambda item: _saved(fallen[i] for i in item[1] & left)
+            served.items(), key=lambda item: _saved(calls[i] for i in item[1] & left)
         )
-        taken = [fallen[i] for i in sorted(best & left)]
+        taken = [calls[i] for i in sorted(best & left)]
         advice.append(
             Advice(
                 tuple(sorted({each.operator for each in taken})),
@@ -71,18 +72,22 @@ def kernels_to_write(
     return tuple(advice)
 
 
-def _saved(fallen: Iterable[FallenBack]) -> tuple[float, int]:
-    each = list(fallen)
-    return sum(one.seconds for one in each), sum(one.calls for one in each)
+def _saved(calls: Iterable[HostCalls]) -> tuple[float, int, int]:
+    each = list(calls)
+    return (
+        sum(one.seconds for one in each),
+        sum(one.bytes_moved for one in each),
+        sum(one.calls for one in each),
+    )
 
 
 def _served_by(
-    fallen: Sequence[FallenBack], plan: Plan, catalogue: Catalogue
+    calls: Sequence[HostCalls], plan: Plan, catalogue: Catalogue
 ) -> dict[str, frozenset[int]]:
-    """For each remedy the places in ``fallen`` that it would serve; those for one group first."""
+    """For each remedy the places in ``calls`` that it would serve; those for one group first."""
     groups: dict[tuple[str, ...], set[int]] = {}
     composites: dict[str, set[int]] = {}
-    for place, each in enumerate(fallen):
+    for place, each in enumerate(calls):
         known = each.operator in plan.by_name
         members = plan.group_of(each.operator) if known else (each.operator,)
         groups.setdefault(members, set()).add(place)
@@ -90,7 +95,7 @@ def _served_by(
             if _can_have_a_kernel(composite, plan, catalogue):
                 composites.setdefault(composite, set()).add(place)
     found = {
-        _for_group(fallen[min(places)].operator, plan, catalogue): frozenset(places)
+        _for_group(calls[min(places)].operator, plan, catalogue): frozenset(places)
         for places in groups.values()
     }
     wider = [(_entry("op", name, plan), places) for name, places in composites.items()]
@@ -126,7 +131,9 @@ def _stubs(groups: dict[tuple[str, ...], set[int]]) -> dict[str, set[int]]:
 
 def _for_group(operator: str, plan: Plan, catalogue: Catalogue) -> str:
     entry = plan.by_name.get(operator)
-    if entry is not None and entry.kernel is not None and not entry.is_on_cpu:
+    # A kernel on copies is the host's: the device wants one of its own.
+    on_copies = entry is not None and entry.place is Place.COPIES
+    if entry is not None and entry.kernel is not None and not (entry.is_on_cpu or on_copies):
         kernel = entry.kernel
         return f"let the kernel `{kernel.symbol}` ({kernel.location}) take these calls too"
     group = entry.group if entry is not None else None

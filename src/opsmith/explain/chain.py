@@ -12,11 +12,15 @@ ALL = "all"
 
 @dataclass(frozen=True)
 class Link:
-    """One kernel that serves an operator: ``takes`` are its dtypes and dim orders, or :data:`ALL`."""
+    """One kernel that serves an operator: ``takes`` are its dtypes and dim orders, or :data:`ALL`.
+
+    ``place`` is where it computes.
+    """
 
     library: str
     kernel: str
     takes: str
+    place: str
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,12 @@ def served_operator(entry: Entry) -> ServedOperator:
     return ServedOperator(
         entry.name,
         tuple(
-            Link(kernel.library, kernel.symbol, claims_of(kernel) or ALL)
+            Link(
+                kernel.library,
+                kernel.symbol,
+                claims_of(kernel) or ALL,
+                link.place.value if link.place else "",
+            )
             for link in entry.chain
             if (kernel := link.kernel) is not None
         ),

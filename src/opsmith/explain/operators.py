@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from opsmith.description import Kernel
 from opsmith.errors import FilterInvalid, nearest
 from opsmith.explain.explanation import RELEVANT_KEYS, TableRow
-from opsmith.plan import Entry, OpenedBackend, Route
+from opsmith.plan import Entry, OpenedBackend, Place, Route
 from opsmith.schema import Catalogue, Operator, Variant, differentiable, read_stubs
 
 
@@ -20,7 +20,8 @@ from opsmith.schema import Catalogue, Operator, Variant, differentiable, read_st
 class OperatorFacts:
     """One operator, in plain values: a row of ``opsmith ops`` and of its JSON.
 
-    ``variants`` are the other operators of its group.  ``structured``: PyTorch's meta function checks
+    ``place`` is where it is computed, empty where nothing or only its parts are.  ``variants`` are the other
+    operators of its group.  ``structured``: PyTorch's meta function checks
     and shapes the group.  ``composite`` is the dispatch key of PyTorch's decomposition, if it has one;
     ``differentiable`` where the gradient comes from (:class:`~opsmith.schema.Differentiable`, or
     ``description``).  ``stubs`` are the DispatchStubs by which it is served.  ``dtypes`` are those
@@ -31,6 +32,7 @@ class OperatorFacts:
     name: str
     schema: str
     route: str
+    place: str
     why: str
     library: str
     variant: str
@@ -74,6 +76,7 @@ def _facts(
         name=entry.name,
         schema=f"{operator.namespace}::{operator.schema}",
         route=entry.route.value,
+        place=entry.place.value if entry.place else "",
         why=entry.why,
         library=entry.library,
         variant=operator.variant.value,
@@ -104,6 +107,7 @@ class OperatorFilter:
 
     search: str = ""
     route: str = ""
+    place: str = ""
     tag: str = ""
     variant: str = ""
     library: str = ""
@@ -120,6 +124,7 @@ class OperatorFilter:
         """
         exact: dict[str, Callable[[OperatorFacts], Iterable[str]]] = {
             "route": lambda facts: [facts.route],
+            "place": lambda facts: [facts.place],
             "tag": lambda facts: facts.tags,
             "variant": lambda facts: [facts.variant],
             "library": lambda facts: [facts.library],
@@ -148,6 +153,8 @@ class OperatorFilter:
         known = {value for facts in operators for value in values(facts)} - {""}
         if key == "route":
             known |= {route.value for route in Route}
+        if key == "place":
+            known |= {place.value for place in Place}
         if key == "variant":
             known |= {variant.value for variant in Variant}
         if key == "stub":

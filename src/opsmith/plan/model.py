@@ -45,6 +45,20 @@ class Route(Enum):
     MISSING = "missing"
 
 
+class Place(Enum):
+    """Where an operator is computed."""
+
+    DEVICE = "on the device"
+    HOST = "on the host, in place"
+    COPIES = "on the host, on copies"
+
+    @classmethod
+    def of(cls, execution: Execution, host: Place) -> Place:
+        """The place of a kernel; ``host`` is that of the fallback."""
+        places = {Execution.DEVICE: cls.DEVICE, Execution.FALLBACK: host, Execution.HOST: cls.HOST}
+        return places.get(execution, cls.COPIES)
+
+
 class Shape(Enum):
     """Where a derived variant learns the shape and dtype of a result that it must allocate or check."""
 
@@ -239,6 +253,12 @@ class KernelCall:
     other_dtypes: Route | None = None
 
     @property
+    def execution(self) -> Execution:
+        """Where the kernel's code runs; of one of PyTorch's own, the code that fills its DispatchStubs."""
+        filled = {stub.execution for stub in self.kernel.through} - {Execution.DEVICE}
+        return filled.pop() if filled else self.kernel.execution
+
+    @property
     def is_queued(self) -> bool:
         """Whether the kernel may run after the call has returned, as work of the device's stream.
 
@@ -288,6 +308,7 @@ class Entry:
     ``route`` and all that explains it is what serves the operator below autograd: under
     ``torch.inference_mode()``, and for the functions of autograd themselves.  ``autograd``, where the
     description provides for it, is what stands above; else PyTorch's own formulas do.
+    ``place`` is where it is computed; None of what is refused, and of composites, whose parts have places.
     ``source`` is where the route comes from: the kernel's place in the YAML, the operator that a
     variant is derived from, the composite's dispatch key, or the place of the fallback policy.
     ``call`` is given where a kernel serves it.  ``refusal``, where the route or what comes after the kernel
@@ -303,6 +324,7 @@ class Entry:
     source: str
     library: str
     why: str
+    place: Place | None = None
     group: Group | None = None
     call: KernelCall | None = None
     refusal: str = ""
@@ -422,11 +444,12 @@ class Compiling:
 class Plan:
     """The routes of all operators of one torch on one backend, sorted by operator name.
 
-    ``unlisted`` serves the operators that a plan does not list: other libraries' custom ones.
-    ``custom`` are the operators that the description itself declares, with the variants that were
-    generated for them; ``metas`` are their kernels for the meta device.  ``stubs`` are the DispatchStubs
-    that the description fills, by name; ``not_served`` is what it holds and no route uses, by place.
-    ``external_namespaces`` are the namespaces of operators among ``custom`` that others define.
+    ``unlisted`` serves the operators that a plan does not list: other libraries' custom ones. ``host`` is
+    where the fallback computes: in place where the driver has a host window, else on copies. ``custom`` are
+    the operators that the description itself declares, with the variants that were generated for them;
+    ``metas`` are their kernels for the meta device. ``stubs`` are the DispatchStubs that the description
+    fills, by name; ``not_served`` is what it holds and no route uses, by place. ``external_namespaces`` are
+    the namespaces of operators among ``custom`` that others define.
     ``autocast`` is what the description changes of PyTorch's lists for ``torch.autocast``, which casts to
     ``autocast_dtypes``, to the first unless it is told another.
     """
@@ -434,6 +457,7 @@ class Plan:
     backend: str
     torch: str
     unlisted: Route
+    host: Place
     entries: tuple[Entry, ...]
     custom: tuple[Operator, ...] = ()
     not_served: tuple[NotServed, ...] = ()
@@ -530,6 +554,11 @@ class Plan:
     @cached_property
     def _custom_by_name(self) -> Mapping[str, Operator]:
         return {operator.name: operator for operator in self.custom}
+
+    def places(self) -> dict[Place, int]:
+        """How many operators are computed at each place; every place is present."""
+        counted = Counter(entry.place for entry in self.entries)
+        return {place: counted[place] for place in Place}
 
     def counts(self) -> dict[Route, int]:
         """How many operators take each route; every route is present, in order of preference."""

@@ -51,6 +51,7 @@ from opsmith.plan.model import (
     NotServed,
     Operands,
     OtherLayout,
+    Place,
     Plan,
     Route,
     Shape,
@@ -172,6 +173,7 @@ Refused = tuple[Kernel, ...]
 class _Resolver:
     def __init__(self, backend: Backend, catalogue: Catalogue) -> None:
         self.backend = backend = backend if backend.driver.host_window else _on_copies(backend)
+        self.host = Place.HOST if backend.driver.host_window else Place.COPIES
         self.denied = {operator.name: operator for operator in backend.fallback.deny}
         only = backend.fallback.only
         self.only = None if only is None else {operator.name for operator in only}
@@ -181,6 +183,7 @@ class _Resolver:
         # The kernels by operator, in order of preference.
         self.candidates: dict[str, list[Kernel]] = {}
         self.obstacles: dict[Kernel, str] = {}
+        self.denied_host_kernels: dict[str, str] = {}
         kernels = [kernel for library in backend.libraries for kernel in library.kernels]
         served = {kernel.operator for kernel in kernels if kernel.symbol}
         served |= {each.name for library in backend.libraries for each in library.unserved}
@@ -214,6 +217,9 @@ class _Resolver:
         self.stubs = StubService()
         if any(library.stubs for library in backend.libraries):
             self.stubs = serve_through_stubs(backend.libraries, read_stubs())
+            for name, kernel in list(self.stubs.kernels.items()):
+                if any(self._denied_as_host_kernel(name, stub) for stub in kernel.through):
+                    del self.stubs.kernels[name]
         self.declared = {
             declared.operator.name: declared.location for declared in backend.operators
         }
@@ -243,6 +249,7 @@ class _Resolver:
             backend=self.backend.name,
             torch=self.catalogue.torch,
             unlisted=self._last_resort("")[0],
+            host=self.host,
             entries=tuple(sorted(entries, key=lambda entry: entry.name)),
             stubs=tuple(self.stubs.filled[name] for name in sorted(self.stubs.filled)),
             not_served=tuple(self.not_served),
@@ -274,7 +281,25 @@ class _Resolver:
         if kernel.rng is Rng.PHILOX and self.backend.rng is Rng.CPU:
             asked = self.backend.rng_location
             return f"draws Philox numbers, and the description asks for the CPU's ({asked})"
-        return ""
+        return self._denied_as_host_kernel(kernel.operator, kernel)
+
+    def _denied_as_host_kernel(self, name: str, kernel: Kernel | StubKernel) -> str:
+        """Why the policy denies the operator ``name`` the kernel, which runs on the host; empty where not."""
+        if kernel.execution not in (Execution.HOST, Execution.COPIES):
+            return ""
+        policy = self.backend.host_kernels
+        location = policy.location if policy.denies_all else None
+        names = self.catalogue.variants_of(name)  # a name stands for its whole group
+        for denied in policy.deny:
+            if denied.name in names:
+                location = denied.location
+        if location is None:
+            return ""
+        for each in names:
+            self.denied_host_kernels.setdefault(
+                each, f"`host_kernels` denies it kernels that run on the host ({location})"
+            )
+        return f"runs on the host, which `host_kernels` denies ({location})"
 
     def _not_served(self, kernel: Kernel, reason: str) -> None:
         self.not_served.append(
@@ -324,7 +349,7 @@ class _Resolver:
             self._check_structured(kernel, operator, group)
         self._check_structured_keys(kernel, operator, group)
         route, reason = self._last_resort(kernel.operator)
-        if kernel.fails_over and route is not Route.FALLBACK:
+        if kernel.fails_over and route is not Route.FALLBACK and not self._obstacle(kernel):
             raise KernelRejected(
                 f"`on_error: fallback` sends calls of `{kernel.operator}` to the CPU, but {reason}",
                 location=kernel.location,
@@ -388,8 +413,20 @@ class _Resolver:
         if layouts := self._other_layouts(operator, entry):
             entry = replace(entry, other_layouts=layouts)
         if autograd := self.differentiation.of(entry, operator):
-            return replace(entry, autograd=autograd)
-        return entry
+            entry = replace(entry, autograd=autograd)
+        return self._placed(entry)
+
+    def _placed(self, entry: Entry) -> Entry:
+        """``entry``, and those behind it, with their places."""
+        call = entry.call
+        if call is not None and call.next is not None:
+            call = replace(call, next=self._placed(call.next))
+        place = None
+        if entry.route is Route.FALLBACK:
+            place = self.host
+        elif call is not None and entry.route not in (Route.DENIED, Route.MISSING):
+            place = Place.of(call.execution, self.host)
+        return replace(entry, call=call, place=place)
 
     def _explained(self, operator: Operator, entry: Entry) -> Entry:
         """``entry`` with what decides how attention is computed, which no kernel's line says."""
@@ -518,7 +555,7 @@ class _Resolver:
                 why += f"; shape from {shape.value}; rank and dtype from {source}"
             else:
                 why += f"; shape and dtype from {source}"
-        if kernel.execution is Execution.COPIES:
+        if kernel.execution is Execution.COPIES and not _is_on_copies(behind):
             driver = self.backend.driver
             why_not = f"{HOST_WINDOW}=off" if driver.window_is_hidden else driver.location
             note += f"; on copies in host memory: there is no host window ({why_not})"
@@ -786,6 +823,8 @@ class _Resolver:
         policy = self.backend.fallback
         # A name stands for its whole group: `topk` reaches the fallback as `topk.values`.
         names = set(self.catalogue.variants_of(name))
+        if name in self.denied_host_kernels:
+            return Route.DENIED, self.denied_host_kernels[name]
         for denied in sorted(names & self.denied.keys()):
             return Route.DENIED, f"the fallback is denied to it ({self.denied[denied].location})"
         if self.only is not None and not names & self.only:
@@ -835,3 +874,7 @@ class _Resolver:
 
     def _library_names(self) -> str:
         return ", ".join(library.name for library in self.backend.libraries)
+
+
+def _is_on_copies(entry: Entry | None) -> bool:
+    return entry is not None and entry.call is not None and entry.call.execution is Execution.COPIES

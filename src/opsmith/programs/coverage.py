@@ -1,4 +1,4 @@
-"""How much of PyTorch a backend serves, and how much of a program: by route, and what falls back.
+"""How much of PyTorch, and of a program, a backend serves: by route, and by where it is computed.
 
 Reads the plan, and of a program the calls that the runtime recorded.  ``opsmith coverage`` prints it, the
 report shows it.
@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from opsmith.explain.advice import Advice, FallenBack, kernels_to_write
+from opsmith.explain.advice import Advice, HostCalls, kernels_to_write
 from opsmith.json_files import read_checked
-from opsmith.plan import Entry, Plan, Route, decompositions
+from opsmith.plan import Entry, Place, Plan, Route, decompositions
 from opsmith.plan.kept_plans import decoded_entries
 from opsmith.programs.process import Program
 from opsmith.runtime.calls import REPORT_VARIABLE, Call, Calls, CallsReport, merged
@@ -26,8 +26,10 @@ from opsmith.schema import Catalogue
 class Coverage:
     """How a backend serves a set of operators.
 
-    ``routes`` has how many take each route, every route included.  Of the ``total``, ``on_cpu`` come to
-    the fallback, by their own route or in what they are decomposed into, and ``refused`` to an error.
+    ``routes`` has how many take each route, every route included, and ``places`` how many are computed at
+    each place, the host's where a part of what they are decomposed into is; not those of whose parts nothing
+    is known.  Of the ``total``, ``on_cpu`` come to
+    the fallback, by their own route or in their parts, and ``refused`` to an error.
     """
 
     name: str
@@ -35,6 +37,7 @@ class Coverage:
     routes: Mapping[str, int]
     on_cpu: int
     refused: int
+    places: Mapping[str, int] = field(default_factory=dict)
 
 
 def backend_coverage(plan: Plan, catalogue: Catalogue) -> tuple[Coverage, ...]:
@@ -48,7 +51,7 @@ def backend_coverage(plan: Plan, catalogue: Catalogue) -> tuple[Coverage, ...]:
 def reached_routes(plan: Plan, catalogue: Catalogue) -> dict[str, frozenset[Route]]:
     """For each operator, the routes that a call comes to: its own, and those of its parts."""
     reach = _Reach(plan, catalogue)
-    return {name: reach.of(name) for name in plan.by_name}
+    return {name: _routes(reach.of(name)) for name in plan.by_name}
 
 
 def entries_coverage(name: str, entries: Mapping[str, Iterable[str]], plan: Plan) -> Coverage:
@@ -57,9 +60,9 @@ def entries_coverage(name: str, entries: Mapping[str, Iterable[str]], plan: Plan
     The route of one is the least preferred that an operator in it takes, besides ``composite``.
     """
     reached = [
-        frozenset(_route(plan, operator) for operator in called) for called in entries.values()
+        frozenset(_service(plan, operator) for operator in called) for called in entries.values()
     ]
-    return _summed(name, [least_preferred(routes) for routes in reached], reached)
+    return _summed(name, [least_preferred(_routes(each)) for each in reached], reached)
 
 
 def _coverage(name: str, operators: Iterable[str], reach: _Reach) -> Coverage:
@@ -71,15 +74,35 @@ def _coverage(name: str, operators: Iterable[str], reach: _Reach) -> Coverage:
     )
 
 
-def _summed(name: str, routes: list[Route], reached: list[frozenset[Route]]) -> Coverage:
+def _summed(name: str, routes: list[Route], reached: list[frozenset[_Service]]) -> Coverage:
     counted = Counter(routes)
+    refused = [bool(_routes(each) & {Route.DENIED, Route.MISSING}) for each in reached]
+    places = Counter(
+        _farthest(each) for each, is_refused in zip(reached, refused, strict=True) if not is_refused
+    )
     return Coverage(
         name=name,
         total=len(routes),
         routes={route.value: counted[route] for route in Route},
-        on_cpu=sum(Route.FALLBACK in each for each in reached),
-        refused=sum(bool(each & {Route.DENIED, Route.MISSING}) for each in reached),
+        on_cpu=sum(Route.FALLBACK in _routes(each) for each in reached),
+        refused=sum(refused),
+        places={place.value: places[place] for place in Place},
     )
+
+
+# The route of an operator and its place.
+_Service = tuple[Route, Place | None]
+
+
+def _routes(services: frozenset[_Service]) -> frozenset[Route]:
+    return frozenset(route for route, _ in services)
+
+
+def _farthest(services: frozenset[_Service]) -> Place | None:
+    """The place of ``services`` that is farthest from the device; None where none is known."""
+    order = list(Place)
+    places = {place for _, place in services if place is not None}
+    return max(places, key=order.index, default=None)
 
 
 def least_preferred(routes: frozenset[Route]) -> Route:
@@ -89,25 +112,29 @@ def least_preferred(routes: frozenset[Route]) -> Route:
     return max(leaves, key=order.index, default=Route.COMPOSITE)
 
 
-def _route(plan: Plan, operator: str) -> Route:
+def _service(plan: Plan, operator: str) -> _Service:
     entry = plan.by_name.get(operator)
-    return plan.unlisted if entry is None else entry.route
+    if entry is None:
+        return plan.unlisted, plan.host if plan.unlisted is Route.FALLBACK else None
+    return entry.route, entry.place
 
 
 class _Reach:
-    """The routes that a call of an operator comes to, through what it is decomposed into."""
+    """The routes and places that a call of an operator comes to, through what it is decomposed into."""
 
     def __init__(self, plan: Plan, catalogue: Catalogue) -> None:
         self.plan = plan
         self._catalogue = catalogue
-        self._known: dict[str, frozenset[Route]] = {}
+        self._known: dict[str, frozenset[_Service]] = {}
 
-    def of(self, name: str) -> frozenset[Route]:
+    def of(self, name: str) -> frozenset[_Service]:
         if name not in self._known:
             self._known[name] = frozenset()  # meanwhile: a composite may call itself
-            route, operator = _route(self.plan, name), self._catalogue.operators.get(name)
-            found = frozenset({route})
-            if route is Route.COMPOSITE and operator is not None:
+            service, operator = _service(self.plan, name), self._catalogue.operators.get(name)
+            if service[0] is Route.COMPOSITE and operator is not None and operator.view:
+                service = Route.COMPOSITE, Place.DEVICE  # it computes nothing
+            found = frozenset({service})
+            if service[0] is Route.COMPOSITE and operator is not None:
                 for calls in decompositions(operator, self._catalogue):
                     found = found.union(*map(self.of, calls))
             self._known[name] = found
@@ -122,12 +149,13 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class RouteUse:
-    """The calls that took a route, by how many operators, and their own time in seconds."""
+    """The calls that took a route and were computed at a place, with their own time in seconds."""
 
     route: str
     operators: int
     calls: int
     seconds: float
+    place: str = ""
 
 
 @dataclass(frozen=True)
@@ -135,8 +163,9 @@ class OperatorUse:
     """The calls of one operator by a program on the device.
 
     ``seconds`` is the operators' own time, without that of the operators they call.  Of the ``calls``,
-    ``fell_back`` ran on the CPU, in ``fallback_seconds``.  ``bytes_moved`` were copied between host and
-    device, because the driver has no host window.
+    ``fell_back`` fell back to the CPU, in ``fallback_seconds``, and ``on_copies`` ran in a kernel on the
+    host, on copies, in ``copies_seconds``.  ``place`` is the plan's, of the others.  ``bytes_moved`` were
+    copied between host and device, because the driver has no host window.
     """
 
     name: str
@@ -148,6 +177,14 @@ class OperatorUse:
     fallback_seconds: float
     why: str
     bytes_moved: int = 0
+    place: str = ""
+    on_copies: int = 0
+    copies_seconds: float = 0.0
+
+    @property
+    def host_seconds(self) -> float:
+        """The time of what the CPU computed in the device's place."""
+        return self.fallback_seconds + self.copies_seconds
 
 
 @dataclass(frozen=True)
@@ -155,9 +192,9 @@ class ProgramCoverage:
     """How a backend served a program.
 
     ``status`` is its exit status.  ``routes`` has the routes that were used, in the plan's order of
-    preference, and ``operators`` those that took most time first; calls that fell back are the route
-    ``fallback``'s, whatever the plan has for other dtypes.  ``elsewhere`` are the calls on Tensors of other
-    devices.  ``kernels`` is what to write next.
+    preference and by place, and ``operators`` those that took most time first; calls that fell back are the
+    route ``fallback``'s, whatever the plan has for other dtypes.  ``elsewhere`` are the calls on Tensors of
+    other devices.  ``kernels`` is what to write next.
     """
 
     program: str
@@ -172,18 +209,23 @@ class ProgramCoverage:
 
     @property
     def calls(self) -> int:
-        """The calls on the device."""
+        """The calls on the device's Tensors."""
         return sum(route.calls for route in self.routes)
 
     @property
     def seconds(self) -> float:
-        """The time in operators on the device."""
+        """The time in operators on the device's Tensors."""
         return sum(route.seconds for route in self.routes)
 
     @property
-    def fallback_seconds(self) -> float:
-        """The time of what fell back."""
-        return sum(operator.fallback_seconds for operator in self.operators)
+    def host_seconds(self) -> float:
+        """The time of what the CPU computed in the device's place."""
+        return sum(operator.host_seconds for operator in self.operators)
+
+    def at(self, place: Place) -> tuple[int, float]:
+        """The calls that were computed at ``place``, and their time in seconds."""
+        uses = [use for use in self.routes if use.place == place.value]
+        return sum(use.calls for use in uses), sum(use.seconds for use in uses)
 
 
 def run_recorded(
@@ -221,9 +263,9 @@ def program_coverage(
         backend=plan.backend,
         torch=plan.torch,
         status=status,
-        routes=_by_route(operators),
+        routes=_by_route(operators, plan),
         operators=tuple(operators),
-        kernels=kernels_to_write(_fallen(calls), plan, catalogue, share),
+        kernels=kernels_to_write(_of_host(calls), plan, catalogue, share),
         elsewhere=sum(
             call.calls for call in calls.tree if not call.on_device and not call.is_backward
         ),
@@ -232,51 +274,63 @@ def program_coverage(
 
 def _use(name: str, calls: list[Call], plan: Plan) -> OperatorUse:
     entry = plan.by_name.get(name)
+    route, place = _service(plan, name)
     return OperatorUse(
         name=name,
-        route=_route(plan, name).value,
+        route=route.value,
+        place="" if place is None else place.value,
         library="" if entry is None else entry.library,
         calls=sum(call.calls for call in calls),
         seconds=sum(call.own_seconds for call in calls),
         fell_back=sum(call.fell_back for call in calls),
         fallback_seconds=sum(call.fallback_seconds for call in calls),
+        on_copies=sum(call.on_copies for call in calls),
+        copies_seconds=sum(call.copies_seconds for call in calls),
         why="the plan does not list it: another library's operator" if entry is None else entry.why,
         bytes_moved=sum(call.bytes_moved for call in calls),
     )
 
 
-def _by_route(operators: list[OperatorUse]) -> tuple[RouteUse, ...]:
-    fallback = Route.FALLBACK.value
-    rows: dict[str, list[tuple[int, float]]] = {}
+def _by_route(operators: list[OperatorUse], plan: Plan) -> tuple[RouteUse, ...]:
+    copies = Place.COPIES.value
+    rows: dict[tuple[str, str], list[tuple[int, float]]] = {}
     for use in operators:
-        if use.fell_back:
-            rows.setdefault(fallback, []).append((use.fell_back, use.fallback_seconds))
-        if served := use.calls - use.fell_back:
-            # A fallback that is not counted as one is the runtime's own, and still the CPU's.
-            rows.setdefault(use.route, []).append((served, use.seconds - use.fallback_seconds))
+        # A fallback that is not counted as one is the runtime's own, and still the CPU's.
+        served = use.calls - use.fell_back - use.on_copies
+        for route, place, calls, seconds in (
+            (Route.FALLBACK.value, plan.host.value, use.fell_back, use.fallback_seconds),
+            (use.route, copies, use.on_copies, use.copies_seconds),
+            (use.route, use.place, served, use.seconds - use.host_seconds),
+        ):
+            if calls:
+                rows.setdefault((route, place), []).append((calls, seconds))
+    order = [route.value for route in Route]
+    places = ["", *(place.value for place in Place)]
     return tuple(
         RouteUse(
-            route.value,
-            len(rows[route.value]),
-            sum(calls for calls, _ in rows[route.value]),
-            sum(seconds for _, seconds in rows[route.value]),
+            route,
+            len(uses),
+            sum(calls for calls, _ in uses),
+            sum(seconds for _, seconds in uses),
+            place,
         )
-        for route in Route
-        if route.value in rows
+        for (route, place), uses in sorted(
+            rows.items(), key=lambda row: (order.index(row[0][0]), places.index(row[0][1]))
+        )
     )
 
 
-def _fallen(calls: Calls) -> list[FallenBack]:
+def _of_host(calls: Calls) -> list[HostCalls]:
+    """The calls that the CPU computed in the device's place."""
     within: list[frozenset[str]] = []
-    fallen = []
+    found = []
     for call in calls.tree:
         above = frozenset[str]() if call.parent < 0 else within[call.parent]
         within.append(above if call.is_backward else above | {call.operator})
-        if call.fell_back:
-            fallen.append(
-                FallenBack(call.operator, call.fell_back, call.fallback_seconds, within=above)
-            )
-    return fallen
+        if times := call.fell_back + call.on_copies:
+            seconds = call.fallback_seconds + call.copies_seconds
+            found.append(HostCalls(call.operator, times, seconds, call.bytes_moved, within=above))
+    return found
 
 
 # ---- the file

@@ -1,4 +1,4 @@
-"""The fallbacks of a program, the kernel to write first, and whether there are more than allowed.
+"""The calls of a program on the CPU, the kernel to write first, and whether there were more than allowed.
 
 Runs the program as a process of its own, which writes its counts when it ends; those of all processes
 that it starts are added up.  ``opsmith fallbacks`` prints what is found here.
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from opsmith.errors import BudgetInvalid, FileMissing, Location, OperatorUnknown, nearest
-from opsmith.explain.advice import Advice, FallenBack, kernels_to_write
+from opsmith.explain.advice import Advice, HostCalls, kernels_to_write
 from opsmith.plan import Plan
 from opsmith.programs.process import Program
 from opsmith.runtime.fallbacks import (
@@ -28,7 +28,7 @@ from opsmith.schema import Catalogue
 
 @dataclass(frozen=True)
 class FallbackRun:
-    """How a program ended and what fell back in its processes.
+    """How a program ended and what ran on the CPU in its processes.
 
     ``status`` is its exit status, 128 and the signal's number where a signal ended it.  ``description``
     is the loaded backend's ``backend.yaml``; None, where the program loaded no backend.
@@ -40,7 +40,7 @@ class FallbackRun:
 
 
 def run_program(program: Program, *, backend: str | None, callers: bool) -> FallbackRun:
-    """Runs ``program`` to its end and gathers what fell back; ``backend`` is loaded for it, if given.
+    """Runs ``program`` to its end and gathers what ran on the CPU; ``backend`` is loaded for it, if given.
 
     Raises :class:`~opsmith.errors.FileMissing`.
     """
@@ -77,17 +77,18 @@ def _sum(one: FallbackCount, other: FallbackCount) -> FallbackCount:
         reason=reason,
         callers=dict(Counter(one.callers) + Counter(other.callers)),
         denied=one.denied + other.denied,
+        kernel_calls=one.kernel_calls + other.kernel_calls,
     )
 
 
 def first_kernel(fallbacks: Fallbacks, plan: Plan, catalogue: Catalogue) -> Advice | None:
-    """The kernel worth writing first; None where nothing fell back."""
-    fallen = [
-        FallenBack(count.operator, count.calls, count.seconds)
+    """The kernel worth writing first; None where nothing ran on the CPU."""
+    calls = [
+        HostCalls(count.operator, count.calls, count.seconds, count.bytes_moved)
         for count in fallbacks.counts
         if count.calls
     ]
-    return next(iter(kernels_to_write(fallen, plan, catalogue, share=0.0)), None)
+    return next(iter(kernels_to_write(calls, plan, catalogue, share=0.0)), None)
 
 
 # ---- what is allowed
@@ -95,9 +96,9 @@ def first_kernel(fallbacks: Fallbacks, plan: Plan, catalogue: Catalogue) -> Advi
 
 @dataclass(frozen=True)
 class Gate:
-    """The limit on fallbacks: ``budget`` calls in all (None: any number), those of ``allowed`` beside.
+    """The limit on calls on the CPU: ``budget`` in all (None: any number), those of ``allowed`` beside.
 
-    No operator of ``forbidden`` may fall back.  Where something is allowed by name and no budget is given,
+    No operator of ``forbidden`` may run there.  Where something is allowed by name and no budget is given,
     the budget is 0.
     """
 
@@ -108,7 +109,7 @@ class Gate:
     def violations(self, fallbacks: Fallbacks) -> list[str]:
         """The violations in ``fallbacks``, a sentence each."""
         found = [
-            f"`{count.operator}` fell back in {_calls(count.calls)}, and --fail-on forbids it"
+            f"`{count.operator}` ran on the CPU in {_calls(count.calls)}, and --fail-on forbids it"
             for count in fallbacks.counts
             if count.calls and count.operator in self.forbidden
         ]
@@ -123,7 +124,9 @@ class Gate:
             worst = ", ".join(f"`{count.operator}` {count.calls:,}" for count in charged[:5])
             more = f" and {len(charged) - 5} more operators" if len(charged) > 5 else ""
             beside = " beside those of --allow" if self.allowed else ""
-            found.append(f"{_calls(calls)} fell back, and {budget:,} may{beside}: {worst}{more}")
+            found.append(
+                f"{_calls(calls)} ran on the CPU, and {budget:,} may{beside}: {worst}{more}"
+            )
         return found
 
 
@@ -156,7 +159,7 @@ def _lines(path: Path) -> list[tuple[Location, str]]:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise FileMissing(
-            f"the operators that may fall back cannot be read from `{path}`: {error.strerror}",
+            f"the operators that may run on the CPU cannot be read from `{path}`: {error.strerror}",
             remedy="name a file with one operator in each line, such as topk.values",
         ) from None
     except UnicodeDecodeError:

@@ -67,7 +67,7 @@ def inspect_backend(name: str, *, tables: bool, progress: OnProgress | None = No
     built = build_backend(opened.path, progress=progress) if tables else None
     key = _key(plan, opened.outline, built)
     record = cache_root() / "inspected" / f"{plan.backend}-{key}.json"
-    # What a package registers in Python, no file tells: it is looked at anew.
+    # Kernels that a package registers in Python stand in no file: they are looked at anew.
     found = None if loaded else _read(record)
     if found is None:
         # Who imported torch before may have changed its tables, with a Python kernel for example.
@@ -151,6 +151,7 @@ def in_columns(
         name=tuple(each.name for each in facts),
         schema=tuple(each.schema for each in facts),
         route=tuple(strings(each.route) for each in facts),
+        place=tuple(strings(each.place) for each in facts),
         why=tuple(strings(each.why) for each in facts),
         library=tuple(strings(each.library) for each in facts),
         variant=tuple(strings(each.variant) for each in facts),

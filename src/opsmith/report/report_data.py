@@ -77,6 +77,7 @@ class OperatorColumns:
     dispatch_path: tuple[int, ...]
     locations: tuple[tuple[int, ...], ...]
     source: tuple[int, ...]
+    place: tuple[int, ...] = ()
 
     def routes(self) -> dict[str, str]:
         """The route of each operator."""
@@ -162,7 +163,7 @@ class Trend:
     verdict_changes: tuple[VerdictChange, ...] = ()
     scores: tuple[tuple[str, str, int, int, int, int], ...] = ()
     sizes: tuple[tuple[str, int, int], ...] = ()
-    fallback_seconds: tuple[float, float] | None = None
+    host_seconds: tuple[float, float] | None = None
     benchmarks: tuple[Change, ...] = ()
 
 

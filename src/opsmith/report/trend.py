@@ -31,8 +31,8 @@ def trend(earlier: ReportData, source: str, now: ReportData) -> Trend:
             (name, earlier.sizes.get(name, 0), now.sizes.get(name, 0))
             for name in sorted({*earlier.sizes, *now.sizes})
         ),
-        fallback_seconds=(
-            (earlier.program.fallback_seconds, now.program.fallback_seconds)
+        host_seconds=(
+            (earlier.program.host_seconds, now.program.host_seconds)
             if earlier.program and now.program
             else None
         ),

@@ -33,10 +33,10 @@ class Call:
     ``operator`` is its name as the plan has it, or that of a node of the autograd graph (``AddBackward0``,
     with ``is_backward``), ``parent`` the call that was running, by its place in the tree; -1: none.
     ``on_device``: a Tensor or device among the arguments is the backend's.  Of the ``calls``,
-    ``fell_back`` ran on the CPU in the device's place.  ``seconds`` is the time of all calls,
-    ``own_seconds`` without that of the calls inside them, ``fallback_seconds`` the part of it of the
-    calls that fell back.  ``bytes_moved`` is what was copied between host and device for the calls
-    themselves, which it is for kernels and fallbacks without a host window.
+    ``fell_back`` fell back to the CPU, and ``on_copies`` ran in a kernel on the host, on copies.  ``seconds``
+    is the time of all calls, ``own_seconds`` without that of the calls inside them, ``fallback_seconds`` and
+    ``copies_seconds`` the parts of it of those two.  ``bytes_moved`` is what was copied between host and
+    device for the calls themselves, which it is for kernels and fallbacks without a host window.
     """
 
     operator: str
@@ -48,6 +48,8 @@ class Call:
     own_seconds: float
     fell_back: int
     fallback_seconds: float
+    on_copies: int
+    copies_seconds: float
     bytes_moved: int
 
 
@@ -118,9 +120,11 @@ def _recorded() -> Calls:
             own / 1e9,
             fell,
             fallback / 1e9,
+            on_copies,
+            copies / 1e9,
             moved,
         )
-        for name, parent, back, there, calls, total, own, fell, fallback, moved in zip(
+        for name, parent, back, there, calls, total, own, fell, fallback, on_copies, copies, moved in zip(
             *torch.ops.opsmith.recorded_calls(), strict=True
         )
     ]
@@ -153,6 +157,8 @@ def _sum(one: Call, other: Call) -> Call:
         own_seconds=one.own_seconds + other.own_seconds,
         fell_back=one.fell_back + other.fell_back,
         fallback_seconds=one.fallback_seconds + other.fallback_seconds,
+        on_copies=one.on_copies + other.on_copies,
+        copies_seconds=one.copies_seconds + other.copies_seconds,
         bytes_moved=one.bytes_moved + other.bytes_moved,
     )
 

@@ -1,6 +1,7 @@
 """The fallback policy of a process or a block, in the place of the description's.
 
-``OPSMITH_FALLBACK=deny`` holds for the whole process, :func:`fallback` for a block.  The description's
+``OPSMITH_FALLBACK=deny`` holds for the whole process, :func:`fallback` for a block, and both for kernels that
+run on the host, on copies, too, unless ``OPSMITH_HOST_KERNELS`` allows them.  The description's
 own policy is the plan's, and compiled into the backend; the override is asked first, by
 ``csrc/opsmith/fallback/fallback_policy.cpp``.
 """
@@ -21,18 +22,23 @@ if TYPE_CHECKING:
 
 VARIABLE = "OPSMITH_FALLBACK"
 
+HOST_KERNELS = "OPSMITH_HOST_KERNELS"
+
 _MODES = ("cpu", "warn", "deny")
+_HOST_KERNELS_MODES = ("allow", "deny")
 
 
 @dataclass(frozen=True, eq=False)
 class Override:
     """A policy that a process sets; ``only`` empty: for all operators.
 
-    ``origin`` is how the user wrote it, ``remedy`` how to take it back, both for error messages.
+    With ``host_kernels`` it holds for kernels that run on the host, on copies, too.  ``origin`` is how the
+    user wrote it, ``remedy`` how to take it back, both for error messages.
     """
 
     mode: str
     only: tuple[str, ...]
+    host_kernels: bool
     origin: str
     remedy: str
 
@@ -86,21 +92,27 @@ class _Overrides:
 
         set_override = torch.ops.opsmith.set_fallback_override
         if not self._entered:
-            set_override("", [], "", "")
+            set_override("", [], False, "", "")
             return
         override = self._entered[-1]
         operators = override.operators(self._plan()) if override.only else []
-        set_override(override.mode, operators, override.origin, override.remedy)
+        set_override(
+            override.mode, operators, override.host_kernels, override.origin, override.remedy
+        )
 
 
 _overrides = _Overrides()
 
 
 @contextmanager
-def fallback(mode: str, only: Iterable[str] | None = None) -> Iterator[None]:
+def fallback(
+    mode: str, only: Iterable[str] | None = None, *, host_kernels: str | None = None
+) -> Iterator[None]:
     """While the block runs, this process falls back as ``mode`` says, whatever the description does.
 
-    ``"deny"``: operators that would fall back raise NotImplementedError.  ``"cpu"``: they run on the
+    ``"deny"``: operators that would fall back raise NotImplementedError, and so do those whose kernels run on
+    the host, on copies, unless ``host_kernels`` is ``"allow"``; where it is None, ``OPSMITH_HOST_KERNELS``
+    says it.  ``"cpu"``: they run on the
     CPU.  ``"warn"``: they do, with a UserWarning each.  With ``only``, names of operators that stand for
     their whole groups, ``"deny"`` denies these and leaves the others to the description; the other modes
     allow these and deny all others, as ``only:`` does in a description.
@@ -113,9 +125,16 @@ def fallback(mode: str, only: Iterable[str] | None = None) -> Iterator[None]:
     """
     names = _names(only)
     shown = f", only={list(names)}" if names else ""
+    shown += f', host_kernels="{host_kernels}"' if host_kernels is not None else ""
     origin = f'`opsmith.fallback("{mode}"{shown})`'
     _check_mode(mode, origin)
-    override = Override(mode, names, origin, "leave the `with` block that denies it.")
+    override = Override(
+        mode,
+        names,
+        _covers_host_kernels(host_kernels, origin),
+        origin,
+        "leave the `with` block that denies it.",
+    )
     _overrides.enter(override)
     try:
         yield
@@ -135,7 +154,13 @@ def environment_override() -> Override | None:
     origin = f"`{VARIABLE}={value}`"
     _check_mode(mode, origin)
     only = _names(name.strip() for name in names.split(",") if name.strip())
-    return Override(mode, only, origin, f"run without {VARIABLE}, or with another value.")
+    return Override(
+        mode,
+        only,
+        _covers_host_kernels(None, origin),
+        origin,
+        f"run without {VARIABLE}, or with another value.",
+    )
 
 
 def check(plan: Callable[[], Plan], override: Override | None) -> None:
@@ -158,6 +183,19 @@ def _names(only: Iterable[str] | None) -> tuple[str, ...]:
     if isinstance(only, str):
         return (only,)
     return tuple(only or ())
+
+
+def _covers_host_kernels(mode: str | None, origin: str) -> bool:
+    """Whether a policy holds for kernels on copies; without ``mode``, as the environment says."""
+    if mode is None and (mode := os.environ.get(HOST_KERNELS)):
+        origin = f"`{HOST_KERNELS}={mode}`"
+    if (mode or "deny") not in _HOST_KERNELS_MODES:
+        raise PolicyInvalid(
+            f"{origin} is no policy for kernels that run on the host"
+            f"{nearest(str(mode), _HOST_KERNELS_MODES)}",
+            remedy="write `allow`, which lets them run on copies where the fallback is denied, or `deny`",
+        )
+    return mode != "allow"
 
 
 def _check_mode(mode: str, origin: str) -> None:

@@ -1,4 +1,7 @@
-"""Counts of the fallback: the calls that ran on the CPU, with their time, bytes, reasons and callers.
+"""Counts of the calls that ran on the CPU, with their time, bytes, reasons and callers.
+
+Two kinds run there in the device's place: those that fall back, and those of kernels that run on the host, on
+copies of the device's memory (:attr:`~opsmith.plan.Place.COPIES`).
 
 The counting is in ``csrc/opsmith/fallback`` and always on; only callers' lines are recorded
 on request.  ``opsmith fallbacks`` has a program write its counts at exit, through
@@ -33,8 +36,9 @@ CALLERS_VARIABLE = "OPSMITH_FALLBACK_CALLERS"
 class FallbackCount:
     """The cost of one operator overload on the CPU.
 
-    ``seconds`` is the time from the call to its return, waiting for the device included;
-    ``bytes_moved`` what was copied between host and device, 0 with a host window.  ``callers`` maps
+    Of the ``calls``, ``kernel_calls`` ran in a kernel on copies; the others fell back.  ``seconds`` is the
+    time from the call to its return, waiting for the device included; ``bytes_moved`` what was copied
+    between host and device, 0 with a host window.  ``callers`` maps
     ``file:line``, or the node of a backward, to calls; empty unless callers were asked for.  ``denied``
     are the calls that raised because the policy denies them; they are not among ``calls``.
     """
@@ -46,6 +50,7 @@ class FallbackCount:
     reason: str
     callers: Mapping[str, int] = field(default_factory=dict)
     denied: int = 0
+    kernel_calls: int = 0
 
 
 @dataclass(frozen=True)
@@ -57,6 +62,11 @@ class Fallbacks:
     @property
     def calls(self) -> int:
         return sum(count.calls for count in self.counts)
+
+    @property
+    def kernel_calls(self) -> int:
+        """The calls that ran in a kernel on copies, of :attr:`calls`."""
+        return sum(count.kernel_calls for count in self.counts)
 
     @property
     def seconds(self) -> float:
@@ -72,15 +82,15 @@ class Fallbacks:
         return sum(count.denied for count in self.counts)
 
     def __getitem__(self, operator: str) -> FallbackCount:
-        """The counts of ``operator``; of one that never fell back all are 0."""
+        """The counts of ``operator``; of one that never ran on the CPU all are 0."""
         for count in self.counts:
             if count.operator == operator:
                 return count
-        return FallbackCount(operator, 0, 0.0, 0, "it did not fall back")
+        return FallbackCount(operator, 0, 0.0, 0, "it did not run on the CPU")
 
     def __str__(self) -> str:
         if not self.counts:
-            return "no operator fell back"
+            return "no operator ran on the CPU"
         width = max(len(count.operator) for count in self.counts)
         rows = [f"{'operator':<{width}} {'calls':>9} {'ms':>11} {'MB moved':>9}  reason"]
         rows += [
@@ -92,14 +102,14 @@ class Fallbacks:
 
 
 def fallbacks(since: Fallbacks | None = None) -> Fallbacks:
-    """The counts of the fallback since a backend was loaded in this process, or ``since`` an earlier answer.
+    """The calls that ran on the CPU since a backend was loaded, or ``since`` an earlier answer.
 
     Raises :class:`~opsmith.errors.LoadError` where no backend is loaded.
     """
     plan = loaded_backend().plan
     before = {count.operator: count for count in since.counts} if since else {}
     counts = []
-    for operator, calls, denied, nanoseconds, moved, refusals, callers in _columns():
+    for operator, calls, kernel_calls, denied, nanoseconds, moved, refusals, callers in _columns():
         old = before.get(operator, FallbackCount(operator, 0, 0.0, 0, ""))
         counts.append(
             FallbackCount(
@@ -107,13 +117,14 @@ def fallbacks(since: Fallbacks | None = None) -> Fallbacks:
                 calls - old.calls,
                 max(0.0, nanoseconds / 1e9 - old.seconds),
                 moved - old.bytes_moved,
-                _reason(plan, operator, refusals),
+                _reason(plan, operator, refusals, on_copies=kernel_calls > 0),
                 {
                     caller: times - old.callers.get(caller, 0)
                     for caller, times in callers.items()
                     if times > old.callers.get(caller, 0)
                 },
                 denied - old.denied,
+                kernel_calls - old.kernel_calls,
             )
         )
     return ranked(count for count in counts if count.calls or count.denied)
@@ -133,10 +144,10 @@ class CountedBlock:
 
 @contextmanager
 def count_fallbacks(*, callers: bool = True) -> Iterator[CountedBlock]:
-    """Counts what falls back in all threads while the block runs, by default with the callers' lines.
+    """Counts what runs on the CPU in all threads while the block runs, by default with the callers' lines.
 
     A caller's line is the innermost one of Python that is neither PyTorch's nor opsmith's; finding it
-    costs some 20 µs for each call that falls back.
+    costs some 20 µs for each call that runs there.
 
     Raises :class:`~opsmith.errors.LoadError` where no backend is loaded.
     """
@@ -188,7 +199,7 @@ def start() -> None:
 
 
 class FallbackReport(msgspec.Struct):
-    """The report that a process writes at exit: the backend, its description and the fallbacks."""
+    """The report that a process writes at exit: the backend, its description and what ran on the CPU."""
 
     backend: str
     description: str
@@ -200,14 +211,14 @@ def _report() -> FallbackReport:
     return FallbackReport(loaded.name, str(loaded.description), fallbacks())
 
 
-def _columns() -> Iterator[tuple[str, int, int, int, int, dict[str, int], dict[str, int]]]:
+def _columns() -> Iterator[tuple[str, int, int, int, int, int, dict[str, int], dict[str, int]]]:
     import torch
 
     return zip(*torch.ops.opsmith.fallback_counts(), strict=True)
 
 
-def _reason(plan: Plan, operator: str, refusals: Mapping[str, int]) -> str:
-    """Why ``operator`` fell back, in the words of the plan and of the kernels that refused."""
+def _reason(plan: Plan, operator: str, refusals: Mapping[str, int], *, on_copies: bool) -> str:
+    """Why ``operator`` ran on the CPU, in the words of the plan and of the kernels that refused."""
     # Here: who loads a backend does without what plans.
     from opsmith.plan import Route
 
@@ -218,6 +229,6 @@ def _reason(plan: Plan, operator: str, refusals: Mapping[str, int]) -> str:
     entry = plan.by_name.get(operator)
     if entry is None:
         reasons.append("the plan does not list it: another library's operator")
-    elif not reasons or entry.is_on_cpu or entry.other_dtypes is Route.FALLBACK:
+    elif not reasons or on_copies or entry.is_on_cpu or entry.other_dtypes is Route.FALLBACK:
         reasons.append(entry.why)
     return "; ".join(reasons)

@@ -23,7 +23,7 @@ _VALUES = (
 def name_times(device: str) -> None:
     """Gives events the attributes ``<device>_time_total`` and its like; ``export_stacks`` takes them, too."""
     names = {device}
-    # What a table is sorted by is changed first, so that `cuda_driver` is looked up as `device_driver`.
+    # The column to sort by is changed first, so that `cuda_driver` is looked up as `device_driver`.
     for own in _OF_PYTORCH:
         names |= {each.replace(own, "device") for each in names}
     for value in _VALUES:

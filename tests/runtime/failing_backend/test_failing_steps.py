@@ -216,10 +216,7 @@ def expect_failure(error: RuntimeError, entry: str) -> None:
         assert type(error) is torch.OutOfMemoryError
     else:
         assert type(error) is torch.AcceleratorError
-        assert (
-            "(OPSMITH_FAILED). The device is still usable."
-            in text
-        )
+        assert "(OPSMITH_FAILED). The device is still usable." in text
 
 
 def expect_parameters_old_or_new(state: dict[str, Tensor]) -> None:

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.isolated(OPSMITH_TEST_BACKEND=("zero_copy", "copying"),
 HAS_WINDOW = MODE == "zero_copy" and HAS_HOST_WINDOW
 BOTH = (ProfilerActivity.CPU, ProfilerActivity.PrivateUse1)
 SLOW = 20_000  # microseconds for each piece of work on a stream
-WORK = ("kernel", "gpu_memcpy")
+WORK = ("kernel", "gpu_memcpy")  # of the device
 Event = dict[str, Any]
 
 
@@ -39,8 +39,15 @@ class Trace:
     def names(self, *categories: str) -> list[str]:
         return [each["name"] for each in self.of(*categories)]
 
+    def of_host(self) -> list[Event]:
+        """The events of the host's work in the device's place."""
+        return [each for each in self.of("privateuse1_runtime") if each["name"] != "sim launch"]
+
+    def launches(self) -> list[Event]:
+        return [each for each in self.of("privateuse1_runtime") if each["name"] == "sim launch"]
+
     def work(self, name: str) -> Event:
-        (found,) = [each for each in self.of(*WORK) if each["name"] == name]
+        (found,) = [each for each in (*self.of(*WORK), *self.of_host()) if each["name"] == name]
         return found
 
     def caller(self, work: Event) -> str:
@@ -73,30 +80,30 @@ def test_copies_and_fallbacks_are_events_that_their_operators_launched(
         y.flatten()[3].item()
 
     trace = traced(program)
-    expected = {
-        "Memcpy HtoD": "aten::_copy_from",
-        "Memcpy DtoD": "aten::_copy_from",
-        "fallback of aten::cumsum": "aten::cumsum",
-        "Memcpy DtoH": "aten::_local_scalar_dense",
-    }
-    assert trace.names(*WORK) == list(expected)
-    for name, operator in expected.items():
-        work = trace.work(name)
-        assert trace.caller(work) == operator
-        assert (work["pid"], work["tid"]) == (0, 0)
-    assert trace.work("Memcpy HtoD")["args"]["bytes"] == 20_000
-    assert trace.work("Memcpy DtoH")["args"]["bytes"] == 4
-    moved = 0 if HAS_WINDOW else 40_000
-    assert trace.work("fallback of aten::cumsum")["args"]["bytes"] == moved
+    of_fallback = [("Memcpy DtoH", "aten::cumsum", 20_000), ("Memcpy HtoD", "aten::cumsum", 20_000)]
+    assert [
+        (each["name"], trace.caller(each), each["args"]["bytes"]) for each in trace.of(*WORK)
+    ] == [
+        ("Memcpy HtoD", "aten::_copy_from", 20_000),
+        ("Memcpy DtoD", "aten::_copy_from", 20_000),
+        *([] if HAS_WINDOW else of_fallback),
+        ("Memcpy DtoH", "aten::_local_scalar_dense", 4),
+    ]
+    assert {(each["pid"], each["tid"]) for each in trace.of(*WORK)} == {(0, 0)}
+    (fallback,) = trace.of_host()
+    caller = trace.operators[fallback["args"]["External id"]]
+    assert (fallback["name"], caller["name"]) == ("fallback of aten::cumsum", "aten::cumsum")
+    assert (fallback["pid"], fallback["tid"]) == (caller["pid"], caller["tid"])
+    assert fallback["args"]["bytes"] == (0 if HAS_WINDOW else 40_000)
 
 
 def test_an_arrow_leads_from_the_operator_to_its_work(traced: Callable[..., Trace]) -> None:
     x = torch.rand(50, device=DEVICE)
-    trace = traced(lambda: x.cumsum(0))
+    trace = traced(lambda: x.clone())
     (start,) = [each for each in trace.of("ac2g") if each["ph"] == "s"]
     (end,) = [each for each in trace.of("ac2g") if each["ph"] == "f"]
-    (launch,) = trace.of("privateuse1_runtime")
-    work = trace.work("fallback of aten::cumsum")
+    (launch,) = trace.launches()
+    work = trace.work("Memcpy DtoD")
     assert start["id"] == end["id"] == work["args"]["correlation"]
     assert (start["tid"], start["ts"]) == (launch["tid"], launch["ts"])
     assert start["tid"] == trace.operators[work["args"]["External id"]]["tid"]
@@ -108,18 +115,13 @@ def test_streams_and_devices_have_tracks_of_their_own(traced: Callable[..., Trac
     stream = torch.Stream("sim:1")
 
     def program() -> None:
-        x.cumsum(0)
+        x.clone()
         with stream:
-            y.cumprod(0)
             y.clone()
 
     trace = traced(program)
-    places = {each["name"]: (each["pid"], each["tid"]) for each in trace.of(*WORK)}
-    assert places == {
-        "fallback of aten::cumsum": (0, 0),
-        "fallback of aten::cumprod": (1, stream.stream_id),
-        "Memcpy DtoD": (1, stream.stream_id),
-    }
+    places = [(each["pid"], each["tid"]) for each in trace.of(*WORK)]
+    assert places == [(0, 0), (1, stream.stream_id)]
     tracks = {
         (each["name"], each["pid"], each["tid"]): each["args"]["name"]
         for each in trace.all
@@ -144,26 +146,30 @@ def test_what_a_stream_does_later_is_timed_by_the_stream(traced: Callable[..., T
     assert second["ts"] + 1 >= first["ts"] + first["dur"]  # one after the other
 
 
-def test_a_copy_that_casts_is_one_event(traced: Callable[..., Trace]) -> None:
+def test_a_copy_that_casts_is_the_hosts_without_a_window(traced: Callable[..., Trace]) -> None:
     x = torch.ones(8, device=DEVICE)
     trace = traced(lambda: x.double())
-    (work,) = trace.of(*WORK)
-    assert work["name"] == ("" if HAS_WINDOW else "fallback of ") + "aten::_copy_from"
+    if HAS_WINDOW:
+        assert trace.names(*WORK) == ["aten::_copy_from"]
+        assert trace.of_host() == []
+    else:
+        assert trace.names(*WORK) == ["Memcpy DtoH", "Memcpy HtoD"]
+        assert [each["name"] for each in trace.of_host()] == ["fallback of aten::_copy_from"]
 
 
 def test_the_table_sums_what_the_device_did_for_each_operator() -> None:
     weight = torch.rand(30, 30, device=DEVICE, requires_grad=True)
     with profile(activities=BOTH) as profiled:
-        (weight @ weight).cumsum(0).sum().backward()
+        (weight @ weight.clone()).cumsum(0).sum().backward()
     table = profiled.key_averages().table(sort_by="self_device_time_total")
     assert "Self SIM" in table and "SIM total" in table
     times = {each.key: each.device_time_total for each in profiled.key_averages()}
     own = {each.key: each.self_device_time_total for each in profiled.key_averages()}
-    # The forward's call and the backward's two.
-    assert times["aten::mm"] == own["aten::mm"] == times["fallback of aten::mm"] > 0
-    assert times["aten::cumsum"] == times["fallback of aten::cumsum"] > 0
-    assert own["aten::matmul"] == 0 < times["aten::matmul"] < times["aten::mm"]
-    assert times["MmBackward0"] > 0
+    of_cpu = {each.key: each.cpu_time_total for each in profiled.key_averages()}
+    assert times["aten::clone"] >= own["aten::_copy_from"] == times["Memcpy DtoD"] > 0
+    # A fallback is the host's; without a window, the copies for it are the device's.
+    assert of_cpu["fallback of aten::mm"] > times["fallback of aten::mm"] == 0
+    assert (times["aten::mm"] == own["aten::mm"]) and (own["aten::mm"] == 0) == HAS_WINDOW
 
 
 def test_memory_events_tell_their_device(traced: Callable[..., Trace]) -> None:
@@ -192,14 +198,19 @@ def test_every_piece_of_a_training_step_has_its_operator(traced: Callable[..., T
 
     step()
     trace = traced(step, profile_memory=True, record_shapes=True, with_stack=True)
-    work = trace.of(*WORK)
+    work = [*trace.of(*WORK), *trace.of_host()]
     assert all("External id" in each["args"] for each in work)
     # As many threads as the operators': the backward's may be autograd's own.
     threads = {trace.operators[each["args"]["External id"]]["tid"] for each in work}
     assert threads == {each["tid"] for each in trace.of("privateuse1_runtime")}
-    assert trace.names("gpu_user_annotation") == ["forward", "Optimizer.step#SGD.step"]
-    (forward, _) = trace.of("gpu_user_annotation")
-    callers = [trace.caller(each) for each in work if each["ts"] < forward["ts"] + forward["dur"]]
+    of_device = [] if HAS_WINDOW else ["forward", "Optimizer.step#SGD.step"]
+    assert trace.names("gpu_user_annotation") == of_device
+    (forward,) = [each for each in trace.of("user_annotation") if each["name"] == "forward"]
+    callers = [
+        trace.caller(each)
+        for each in trace.of_host()
+        if each["ts"] < forward["ts"] + forward["dur"]
+    ]
     assert callers == ["aten::addmm", "aten::sigmoid", "aten::sum"]
 
 
@@ -218,7 +229,7 @@ def test_a_schedule_gives_each_cycle_its_own_events(tmp_path: Path) -> None:
         for operator in operators:
             operator(x)
             profiled.step()
-    assert [trace.names(*WORK) for trace in traces] == [
+    assert [[each["name"] for each in trace.of_host()] for trace in traces] == [
         ["fallback of aten::tan"],
         ["fallback of aten::exp"],
     ]
@@ -237,7 +248,7 @@ def test_an_exception_ends_a_profile_and_the_next_one_is_whole(
         traced(fails)
     x.cos()
     trace = traced(lambda: x.tan())
-    assert trace.names(*WORK) == ["fallback of aten::tan"]
+    assert [each["name"] for each in trace.of_host()] == ["fallback of aten::tan"]
 
 
 def test_work_of_a_thread_that_is_not_profiled_has_no_operator(
@@ -246,15 +257,14 @@ def test_work_of_a_thread_that_is_not_profiled_has_no_operator(
     x = torch.rand(8, device=DEVICE)
 
     def program() -> None:
-        thread = threading.Thread(target=x.sin)
+        thread = threading.Thread(target=x.clone)
         thread.start()
         thread.join()
         x.cos()
 
     trace = traced(program)
-    assert "External id" not in trace.work("fallback of aten::sin")["args"]
+    assert "External id" not in trace.work("Memcpy DtoD")["args"]
     assert trace.caller(trace.work("fallback of aten::cos")) == "aten::cos"
-    assert len(trace.of("privateuse1_runtime")) == 1
 
 
 def test_the_cpu_alone_is_profiled_without_the_device() -> None:

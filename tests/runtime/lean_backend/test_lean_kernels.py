@@ -13,6 +13,7 @@ from torch import Tensor
 
 import opsmith
 from opsmith.runtime.calls import record_calls
+from sim_driver import SimDriver
 
 pytestmark = pytest.mark.isolated(OPSMITH_TEST_BACKEND=("windowed", "copying"))
 MODE = os.environ["OPSMITH_TEST_BACKEND"]
@@ -22,9 +23,13 @@ DEVICE = "leansim"
 
 @pytest.fixture
 def fallbacks() -> Iterator[Callable[[], dict[str, int]]]:
-    """The operators that ran on the CPU since the test began, with their calls."""
+    """The operators that fell back since the test began, with their calls."""
     start = opsmith.fallbacks()
-    yield lambda: {each.operator: each.calls for each in opsmith.fallbacks(since=start).counts}
+    yield lambda: {
+        each.operator: fallen
+        for each in opsmith.fallbacks(since=start).counts
+        if (fallen := each.calls - each.kernel_calls)
+    }
 
 
 def agree(ours: Tensor, theirs: Tensor) -> None:
@@ -191,6 +196,22 @@ def test_a_kernel_on_the_device_works_through_the_driver() -> None:
     agree(ours[2], torch.atan2(x, y))
     # A number on the host is taken to the device.
     agree(torch.atan2(ours[0], torch.tensor(2.0)), torch.atan2(x, torch.tensor(2.0)))
+
+
+def test_a_failure_that_comes_late_names_the_operator_that_launched_last() -> None:
+    driver = SimDriver(LOADED.built.driver)
+    x = torch.ones(2, 3, device=DEVICE)
+    torch.atan2(x, x)
+    driver.inject("stream_query")
+    with pytest.raises(torch.AcceleratorError) as raised:
+        torch.accelerator.synchronize()
+    driver.clear_faults()
+    assert str(raised.value).splitlines()[0] == (
+        "could not synchronise a stream on leansim:0, since work that was launched earlier has failed: "
+        "injected fault: stream_query (OPSMITH_FAILED). The device is still usable. Where a kernel has "
+        "failed, what was computed since may be wrong. The operator launched last is aten::atan2; "
+        "OPSMITH_LAUNCH_BLOCKING=1 raises failures from the calls that cause them."
+    )
 
 
 def test_an_operator_of_dynamic_shape_serves_executorch_only() -> None:

@@ -119,8 +119,8 @@ def _show(report: Report, target: Target, show_all: bool) -> None:
         if following:
             names = ", ".join(each.name for each in following)
             out.print(
-                f"{many(len(following), 'check')} more failed that may follow from it, as they call all that it "
-                f"calls: {names}",
+                f"{many(len(following), 'check')} more failed that may follow from it, as they call all "
+                f"that it calls: {names}",
                 highlight=False,
                 soft_wrap=True,
             )

@@ -17,6 +17,7 @@ class Operator {
     this.lower = this.name.toLowerCase();
     this.schema = columns.schema[row];
     this.route = strings[columns.route[row]];
+    this.place = strings[columns.place[row]];
     this.rank = ROUTES.indexOf(this.route);
     this.why = strings[columns.why[row]];
     this.library = strings[columns.library[row]];

@@ -56,6 +56,7 @@ function showOperator(listing, operator) {
       ? ["Before: ", routeBadge(change.before)] : "It was not there in the earlier report."),
     facts([
       ["kernel", source && [h("code", {}, source.symbol), h("br"), sourceLink(source)]],
+      ["computed", operator.place],
       ["library", operator.library],
       ["variant", operator.variant],
       ["group", operator.variants.map((name, index) => [index ? ", " : "", operatorLink(name)])],
@@ -74,7 +75,8 @@ function showOperator(listing, operator) {
     operator.use && block("In the program", facts([
       ["calls", count(operator.use.calls)],
       ["own time", duration(operator.use.seconds)],
-      ["on the CPU", operator.use.fell_back && `${plural(operator.use.fell_back, "call")}, ${duration(operator.use.fallback_seconds)}`],
+      ["fell back", operator.use.fell_back && `${plural(operator.use.fell_back, "call")}, ${duration(operator.use.fallback_seconds)}`],
+      ["on copies", operator.use.on_copies && `${plural(operator.use.on_copies, "call")}, ${duration(operator.use.copies_seconds)}`],
     ])),
     rows.length > 0 && block("Benchmarks", benchmarkTable(rows)),
     testsOf(operator),

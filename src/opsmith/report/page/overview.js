@@ -27,17 +27,21 @@ function figure(value, unit, label, href) {
     h("b", {}, value, unit && h("small", {}, unit)), h("span", {}, label));
 }
 
+// Place.DEVICE of opsmith.plan.
+const ON_DEVICE = "on the device";
+
 function figures() {
   const core = report.coverage.find((each) => each.name === "core ATen");
   const found = [figure(count(operators.length), "", "operators", "#/operators")];
-  if (core?.total) found.push(figure(percent(core.total - core.on_cpu - core.refused, core.total), "%", "of core ATen off the CPU", "#/operators?tag=core"));
+  if (core?.total) found.push(figure(percent(core.places[ON_DEVICE], core.total), "%", "of core ATen on the device", "#/operators?tag=core"));
   const forward = report.conformance?.scores.find(([check, dtype]) => check === "forward" && dtype === "float32");
   if (forward) found.push(figure(percent(forward[2], forward[3]), "%", "of forward float32 passes", "#/entries?check=forward&dtype=float32"));
   const bad = entries.filter((entry) => entry.counts.bad).length;
   if (report.conformance) found.push(figure(count(bad), "", bad === 1 ? "entry fails" : "entries fail", "#/entries?verdict=failing"));
   if (report.program) {
-    const seconds = report.program.operators.reduce((sum, use) => sum + use.fallback_seconds, 0);
-    found.push(figure(...duration(seconds).split(" "), "on the CPU", null));
+    const all = report.program.routes.reduce((sum, use) => sum + use.seconds, 0);
+    const there = report.program.routes.filter((use) => use.place === ON_DEVICE).reduce((sum, use) => sum + use.seconds, 0);
+    found.push(figure(percent(there, all || 1), "%", "of the program’s time on the device", null));
   }
   return found;
 }
@@ -54,11 +58,12 @@ function bars() {
     const [view, query, about] = LISTED[each.name];
     const counts = ROUTES.map((route) => [route, each.routes[route]]).filter(([, number]) => number);
     const href = (route) => `${view}?${[query, `route=${route}`].filter(Boolean).join("&")}`;
-    const cpu = each.on_cpu && `${percent(each.on_cpu, each.total)} % come to the CPU, by themselves or in their parts`;
+    const places = Object.entries(each.places).filter(([, number]) => number).map(([place, number]) => `${percent(number, each.total)} % ${place}`);
+    const cpu = each.on_cpu && `${percent(each.on_cpu, each.total)} % come to the fallback, by themselves or in their parts`;
     const refused = each.refused && `${percent(each.refused, each.total)} % to an error`;
     return h("div", { class: "bar" },
       h("p", {}, h("b", {}, each.name), " ", h("span", { class: "quiet" },
-        [`${count(each.total)}, ${about}`, cpu, refused].filter(Boolean).join("; "))),
+        [`${count(each.total)}, ${about}`, ...places, cpu, refused].filter(Boolean).join("; "))),
       h("div", { class: "track", "aria-hidden": "true" }, counts.map(([route, number]) =>
         h("a", { href: href(route), tabindex: -1, "data-route": route, style: `flex-grow:${number}`, title: `${route}: ${count(number)}` }))),
       h("ul", { class: "legend" }, counts.map(([route, number]) => h("li", {},
@@ -92,24 +97,25 @@ function matrix(found) {
 const SHOWN_COSTS = 15;
 
 function cost(program) {
-  const fallen = program.operators.filter((use) => use.fell_back)
-    .sort((one, other) => other.fallback_seconds - one.fallback_seconds);
-  const total = fallen.reduce((sum, use) => sum + use.fallback_seconds, 0);
+  const seconds = (use) => use.fallback_seconds + use.copies_seconds;
+  const ofHost = program.operators.filter((use) => use.fell_back + use.on_copies)
+    .sort((one, other) => seconds(other) - seconds(one));
+  const total = ofHost.reduce((sum, use) => sum + seconds(use), 0);
   const all = program.routes.reduce((sum, route) => sum + route.seconds, 0);
   return [
     h("p", { class: "quiet" }, program.program, program.status ? `, which ended with status ${program.status}` : "",
-      `: ${duration(total)} of ${duration(all)} in operators on the device`),
-    dataTable("Calls and time by route", [["route"], ["operators", 1], ["calls", 1], ["time", 1]],
-      program.routes.map((route) => [routeBadge(route.route), count(route.operators), count(route.calls), duration(route.seconds)])),
-    fallen.length
-      ? dataTable("What ran on the CPU", [["on the CPU"], ["calls", 1], ["time", 1], ["share", 1], [""]],
-        fallen.slice(0, SHOWN_COSTS).map((use) => [
+      `: the CPU computed in the device’s place for ${duration(total)} of ${duration(all)} in operators`),
+    dataTable("Calls and time by route", [["route"], ["where"], ["operators", 1], ["calls", 1], ["time", 1]],
+      program.routes.map((route) => [routeBadge(route.route), route.place, count(route.operators), count(route.calls), duration(route.seconds)])),
+    ofHost.length
+      ? dataTable("What ran on the CPU", [["on the CPU"], ["fell back", 1], ["on copies", 1], ["time", 1], ["share", 1], [""]],
+        ofHost.slice(0, SHOWN_COSTS).map((use) => [
           operatorByName.has(use.name) ? operatorLink(use.name) : use.name,
-          count(use.fell_back), duration(use.fallback_seconds), `${percent(use.fallback_seconds, total || 1)} %`,
-          h("span", { class: "share", "aria-hidden": "true" }, h("i", { style: `width:${(100 * use.fallback_seconds) / (total || 1)}%` })),
+          count(use.fell_back), count(use.on_copies), duration(seconds(use)), `${percent(seconds(use), total || 1)} %`,
+          h("span", { class: "share", "aria-hidden": "true" }, h("i", { style: `width:${(100 * seconds(use)) / (total || 1)}%` })),
         ]))
       : h("p", {}, "Nothing ran on the CPU."),
-    fallen.length > SHOWN_COSTS && h("p", { class: "quiet" }, `and ${plural(fallen.length - SHOWN_COSTS, "more operator")}`),
+    ofHost.length > SHOWN_COSTS && h("p", { class: "quiet" }, `and ${plural(ofHost.length - SHOWN_COSTS, "more operator")}`),
     program.kernels.length > 0 && h("div", { class: "hint" }, h("p", {}, "Kernels to write, the most profitable first:"),
       program.kernels.map((advice) => h("pre", {}, `${advice.remedy}\n# ${duration(advice.seconds)} in ${plural(advice.calls, "call")}: ${advice.operators.join(", ")}`))),
   ].filter(Boolean);

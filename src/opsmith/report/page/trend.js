@@ -79,8 +79,8 @@ function scoreCard(trend) {
 function numberCard(trend) {
   const rows = trend.sizes.map(([name, before, now]) =>
     [name, before ? bytes(before) : "", now ? bytes(now) : "", before && now ? difference(now - before, bytes(Math.abs(now - before))) : ""]);
-  if (trend.fallback_seconds) {
-    const [before, now] = trend.fallback_seconds;
+  if (trend.host_seconds) {
+    const [before, now] = trend.host_seconds;
     rows.push(["time on the CPU", duration(before), duration(now), difference(now - before, duration(Math.abs(now - before)))]);
   }
   for (const { benchmark, name, before, now, change, is_certain: certain } of trend.benchmarks) {

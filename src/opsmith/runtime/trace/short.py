@@ -80,7 +80,7 @@ def _shown(tree: Sequence[TracedCall]) -> _Item:
         if served.key == "PrivateUse1" or inner.operator != call.operator:
             break
         served = inner  # the device's kernel stands for the keys above it
-    inside = [] if served.fell_back else [_one(inner) for inner in tree if inner.fell_back]
+    inside = [] if served.ran_on_cpu else [_one(inner) for inner in tree if inner.ran_on_cpu]
     whole = _one(replace(call, key=served.key, route=served.route))
     return replace(
         whole,

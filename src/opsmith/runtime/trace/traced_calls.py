@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from fnmatch import fnmatchcase
 
-from opsmith.plan import Plan, Route
+from opsmith.plan import Entry, Place, Plan, Route
 from opsmith.schema import qualified
 
 
@@ -68,12 +68,13 @@ class TracedCall:
     in_backward: bool = False
 
     @property
-    def fell_back(self) -> bool:
+    def ran_on_cpu(self) -> bool:
         """Whether it is the device's and had the CPU compute."""
-        return self.route == Route.FALLBACK.value or self.route.endswith(_FELL_BACK)
+        return self.route == Route.FALLBACK.value or self.route.endswith((_FELL_BACK, _ON_COPIES))
 
 
 _FELL_BACK = ", fell back"
+_ON_COPIES = ", on copies"
 
 
 @dataclass(frozen=True)
@@ -122,8 +123,8 @@ def names(pattern: str, operator: str) -> bool:
 
 def _routes(call: TracedCall) -> set[str]:
     """The routes by which ``call`` can be asked for."""
-    route = call.route.removesuffix(_FELL_BACK)
-    return {route, Route.FALLBACK.value} if call.fell_back else {route}
+    route = call.route.removesuffix(_ON_COPIES).removesuffix(_FELL_BACK)
+    return {route, Route.FALLBACK.value} if call.route.endswith(_FELL_BACK) else {route}
 
 
 def routed(
@@ -131,20 +132,21 @@ def routed(
 ) -> tuple[TracedThread, ...]:
     """``threads`` with the routes of ``plan``; ``changed`` are those of a process that differ.
 
-    A kernel that handed its call to the CPU has the route ``kernel, fell back``.
+    A kernel that handed its call to the CPU has the route ``kernel, fell back``, and one that computes on
+    the host, on copies, ``kernel, on copies``.
     """
     if plan is None:
         return tuple(threads)
-    routes = {qualified(name): entry.route for name, entry in plan.by_name.items()}
+    entries = {qualified(name): entry for name, entry in plan.by_name.items()}
     return tuple(
-        replace(thread, calls=tuple(_routed(thread.calls, routes, plan.unlisted, changed or {})))
+        replace(thread, calls=tuple(_routed(thread.calls, entries, plan.unlisted, changed or {})))
         for thread in threads
     )
 
 
 def _routed(
     calls: tuple[TracedCall, ...],
-    routes: Mapping[str, Route],
+    entries: Mapping[str, Entry],
     unlisted: Route,
     changed: Mapping[str, str],
 ) -> Iterator[TracedCall]:
@@ -153,12 +155,15 @@ def _routed(
             yield call
             continue
         route = changed.get(call.operator, call.route)
-        if call.operator in routes and call.operator not in changed:
-            route = routes[call.operator].value
+        entry = None if call.operator in changed else entries.get(call.operator)
+        if entry is not None:
+            route = entry.route.value
         elif route == Route.FALLBACK.value:
             route = unlisted.value
         if route != Route.FALLBACK.value and _fell_back(calls, index):
             route += _FELL_BACK
+        elif route != Route.FALLBACK.value and entry is not None and entry.place is Place.COPIES:
+            route += _ON_COPIES
         yield replace(call, route=route)
 
 

@@ -229,9 +229,11 @@ at::Tensor _copy_from(const at::Tensor& self, const at::Tensor& destination, boo
                        "it casts or changes the layout on the way from or to another device", device);
   }
   const DeviceScope scope(device);
-  const profile::HostWork work("aten::_copy_from", device);
+  const bool is_on_copies = !has_host_window() && self.is_privateuseone() && destination.is_privateuseone();
+  const profile::HostWork work(is_on_copies ? nullptr : "aten::_copy_from", device,
+                               has_host_window() ? profile::Kind::kKernel : profile::Kind::kHostKernel);
   std::optional<CountedFallback> counted;
-  if (!has_host_window() && self.is_privateuseone() && destination.is_privateuseone()) {
+  if (is_on_copies) {
     counted.emplace(copy_from(), &kNotOneRun, device);
   }
   HostViews views(OfGraphs::kRecorded);

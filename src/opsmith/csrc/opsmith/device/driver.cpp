@@ -242,8 +242,9 @@ std::string where_to_look(c10::DeviceIndex device) {
   if (launched == nullptr) {
     return "";
   }
-  return c10::str(" Where a kernel has failed, what was computed since may be wrong. The operator launched last is ",
-                  launched, "; OPSMITH_LAUNCH_BLOCKING=1 raises failures from the calls that cause them.");
+  return c10::str(
+      " Where a kernel has failed, what was computed since may be wrong. The operator launched last is ",
+      launched, "; OPSMITH_LAUNCH_BLOCKING=1 raises failures from the calls that cause them.");
 }
 
 std::string failure_text(const std::string& what_failed, c10::DeviceIndex device, const std::string& served,

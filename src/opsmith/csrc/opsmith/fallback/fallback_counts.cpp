@@ -1,8 +1,9 @@
 // See fallback_counts.h.
 #include <opsmith/fallback/fallback_counts.h>
 
-#include <opsmith/profile/owned_counter.h>
+#include <opsmith/fallback/fallback_policy.h>
 #include <opsmith/fallback/refusal.h>
+#include <opsmith/profile/owned_counter.h>
 #include <opsmith/profile/ticks.h>
 
 #include <torch/csrc/autograd/function.h>
@@ -27,6 +28,7 @@ struct FallbackCount {
 
   const c10::OperatorName name;
   OwnedCounter calls;
+  OwnedCounter kernel_calls;  // of `calls`
   OwnedCounter denied;
   OwnedCounter ticks;
   OwnedCounter moved;
@@ -43,6 +45,7 @@ using detail::FallbackCount;
 
 struct Totals {
   int64_t calls = 0;
+  int64_t kernel_calls = 0;
   int64_t denied = 0;
   int64_t ticks = 0;
   int64_t moved = 0;
@@ -51,6 +54,7 @@ struct Totals {
 
   void add(const FallbackCount& count) {
     calls += count.calls.get();
+    kernel_calls += count.kernel_calls.get();
     denied += count.denied.get();
     ticks += count.ticks.get();
     moved += count.moved.get();
@@ -63,7 +67,8 @@ struct Totals {
   }
 };
 
-// The counts of one thread, by the address of the operator's schema.
+// The counts of one thread, by the address of the operator's schema, or of the name that a kernel on copies
+// has.
 class ThreadCounts {
  public:
   ThreadCounts();
@@ -77,7 +82,12 @@ class ThreadCounts {
     if (C10_LIKELY(found != counts_.end() && found->second->name == op.operator_name())) {
       return *found->second;
     }
-    return add(op);
+    return add(&op.schema(), op.operator_name());
+  }
+
+  FallbackCount& of(const char* operator_name) {
+    const auto found = counts_.find(operator_name);
+    return found != counts_.end() ? *found->second : add(operator_name, parsed_name(operator_name));
   }
 
   template <class Visit>
@@ -88,7 +98,7 @@ class ThreadCounts {
   }
 
  private:
-  FallbackCount& add(const c10::OperatorHandle& op);
+  FallbackCount& add(const void* key, c10::OperatorName name);
 
   std::unordered_map<const void*, FallbackCount*> counts_;
   std::vector<std::unique_ptr<FallbackCount>> all_;  // written under the lock of FallbackCounts
@@ -160,10 +170,10 @@ ThreadCounts::~ThreadCounts() {
   fallback_counts().leave(this);
 }
 
-FallbackCount& ThreadCounts::add(const c10::OperatorHandle& op) {
-  auto count = std::make_unique<FallbackCount>(op.operator_name());
+FallbackCount& ThreadCounts::add(const void* key, c10::OperatorName name) {
+  auto count = std::make_unique<FallbackCount>(std::move(name));
   const std::lock_guard lock(fallback_counts().mutex());
-  counts_[&op.schema()] = count.get();
+  counts_[key] = count.get();
   return *all_.emplace_back(std::move(count));
 }
 
@@ -199,31 +209,96 @@ void count_caller(FallbackCount& count) {
   ++count.callers[std::move(place)];
 }
 
+// Of the counted calls of this thread that have ended.
+constinit thread_local int64_t nested_ticks = 0;
+constinit thread_local uint64_t nested_moved = 0;
+
+constinit thread_local CountedHostKernel* innermost_kernel = nullptr;
+
 }  // namespace
+
+CountedCall::CountedCall(FallbackCount* count)
+    : count_(count),
+      nested_ticks_before_(nested_ticks),
+      nested_moved_before_(nested_moved),
+      moved_before_(detail::bytes_moved) {
+  if (count != nullptr) {
+    count->calls.add(1);
+    if (C10_UNLIKELY(fallback_counts().asks_for_callers())) {
+      count_caller(*count);
+    }
+  }
+  start_ = c10::getApproximateTime();
+}
+
+uint64_t CountedCall::moved() const {
+  return detail::bytes_moved - moved_before_;
+}
+
+CountedCall::~CountedCall() {
+  if (count_ != nullptr) {
+    const auto ticks = static_cast<int64_t>(c10::getApproximateTime() - start_);
+    count_->ticks.add(ticks -
+                      (std::exchange(nested_ticks, nested_ticks_before_ + ticks) - nested_ticks_before_));
+    count_->moved.add(static_cast<int64_t>(
+        moved() - (std::exchange(nested_moved, nested_moved_before_ + moved()) - nested_moved_before_)));
+  }
+}
 
 CountedFallback::CountedFallback(const c10::OperatorHandle& op, const std::string* refusal,
                                  c10::DeviceIndex device)
-    : count_(thread_counts().of(op)), moved_before_(detail::bytes_moved) {
-  count_.calls.add(1);
+    : CountedCall(&thread_counts().of(op)) {
   ++detail::fallbacks_begun;
+  if (innermost_kernel != nullptr) {
+    innermost_kernel->hand_over(op);
+  }
   if (C10_UNLIKELY(refusal != nullptr)) {
     const std::lock_guard lock(fallback_counts().mutex());
-    ++count_.refusals[*refusal];
+    ++count_->refusals[*refusal];
   }
-  if (C10_UNLIKELY(fallback_counts().asks_for_callers())) {
-    count_caller(count_);
-  }
-  start_ = c10::getApproximateTime();
   if (profile::is_recording()) {
     work_.begin(full_name(op.operator_name()), device);
   }
 }
 
 CountedFallback::~CountedFallback() {
-  count_.ticks.add(static_cast<int64_t>(c10::getApproximateTime() - start_));
-  const uint64_t moved = detail::bytes_moved - moved_before_;
-  count_.moved.add(static_cast<int64_t>(moved));
-  work_.set_bytes(moved);
+  work_.set_bytes(moved());
+}
+
+namespace {
+
+FallbackCount* permitted(const char* operator_name) {
+  if (operator_name == nullptr) {
+    return nullptr;
+  }
+  heed_host_kernel_policy(operator_name);
+  return &thread_counts().of(operator_name);
+}
+
+}  // namespace
+
+CountedHostKernel::CountedHostKernel(const char* operator_name)
+    : CountedCall(permitted(operator_name)),
+      outer_(innermost_kernel),
+      work_(operator_name, profile::Kind::kHostKernel) {
+  innermost_kernel = this;
+  if (count_ != nullptr) {
+    count_->kernel_calls.add(1);
+    ++detail::host_kernels_begun;
+  }
+}
+
+CountedHostKernel::~CountedHostKernel() {
+  innermost_kernel = outer_;
+  work_.set_bytes(moved());
+}
+
+void CountedHostKernel::hand_over(const c10::OperatorHandle& op) {
+  if (count_ != nullptr && count_->name == op.operator_name()) {
+    count_->calls.add(-1);
+    count_->kernel_calls.add(-1);
+    --detail::host_kernels_begun;
+  }
 }
 
 void count_denied(const c10::OperatorHandle& op) {
@@ -248,34 +323,35 @@ TimesByText as_dict(const std::map<std::string, int64_t>& times) {
 
 struct Columns {
   std::vector<std::string> operators;
-  std::vector<int64_t> calls, denied, nanoseconds, moved;
+  std::vector<int64_t> calls, kernel_calls, denied, nanoseconds, moved;
   c10::List<TimesByText> refusals, callers;
 };
 
 std::tuple<std::vector<std::string>, std::vector<int64_t>, std::vector<int64_t>, std::vector<int64_t>,
-           std::vector<int64_t>, c10::List<TimesByText>, c10::List<TimesByText>>
+           std::vector<int64_t>, std::vector<int64_t>, c10::List<TimesByText>, c10::List<TimesByText>>
 counts_in_columns() {
   Columns columns;
   const auto nanoseconds = ticks_to_nanoseconds();
   for (const auto& [name, totals] : fallback_counts().totals()) {
     columns.operators.push_back(plan_name(name));
     columns.calls.push_back(totals.calls);
+    columns.kernel_calls.push_back(totals.kernel_calls);
     columns.denied.push_back(totals.denied);
     columns.nanoseconds.push_back(nanoseconds(totals.ticks));
     columns.moved.push_back(totals.moved);
     columns.refusals.push_back(as_dict(totals.refusals));
     columns.callers.push_back(as_dict(totals.callers));
   }
-  return {columns.operators, columns.calls,    columns.denied, columns.nanoseconds,
-          columns.moved,     columns.refusals, columns.callers};
+  return {columns.operators,   columns.calls, columns.kernel_calls, columns.denied,
+          columns.nanoseconds, columns.moved, columns.refusals,     columns.callers};
 }
 
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(opsmith, m) {
   m.def(
-      "fallback_counts() -> (str[] operators, int[] calls, int[] denied, int[] nanoseconds, int[] moved, "
-      "Dict(str, int)[] refusals, Dict(str, int)[] callers)",
+      "fallback_counts() -> (str[] operators, int[] calls, int[] kernel_calls, int[] denied, "
+      "int[] nanoseconds, int[] moved, Dict(str, int)[] refusals, Dict(str, int)[] callers)",
       &counts_in_columns);
   m.def("ask_for_fallback_callers(bool ask, str[] left_out) -> ()",
         [](bool ask, std::vector<std::string> left_out) {

@@ -2,6 +2,7 @@
 #include <opsmith/fallback/fallback_policy.h>
 
 #include <opsmith/device/driver.h>
+#include <opsmith/fallback/fallback_counts.h>
 #include <opsmith/fallback/refusal.h>
 
 #include <torch/library.h>
@@ -32,8 +33,8 @@ Override get_override() {
 }
 
 // The operator names of the override are Python's to check: it knows the plan.
-void set_fallback_override(const std::string& mode, const std::vector<std::string>& only, std::string origin,
-                           std::string remedy) {
+void set_fallback_override(const std::string& mode, const std::vector<std::string>& only, bool host_kernels,
+                           std::string origin, std::string remedy) {
   const std::unique_lock lock(mutex);
   override_now.permission = mode == "deny"   ? Permission::kDenied
                             : mode == "warn" ? Permission::kAllowedWithWarning
@@ -43,11 +44,15 @@ void set_fallback_override(const std::string& mode, const std::vector<std::strin
   override_now.origin = std::move(origin);
   override_now.remedy = std::move(remedy);
   detail::fallback_overridden = override_now.permission != Permission::kAsDescribed;
+  detail::host_kernels_overridden = detail::fallback_overridden && host_kernels;
 }
 
 TORCH_LIBRARY_FRAGMENT(opsmith, m) {
-  m.def("set_fallback_override(str mode, str[] only, str origin, str remedy) -> ()", &set_fallback_override);
+  m.def("set_fallback_override(str mode, str[] only, bool host_kernels, str origin, str remedy) -> ()",
+        &set_fallback_override);
 }
+
+constexpr const char* kOnCopies = "its kernel runs on the host, on copies";
 
 }  // namespace
 
@@ -64,6 +69,28 @@ void warn_of_fallback(const c10::OperatorHandle& op) {
   const std::string name = plan_name(op.operator_name());
   TORCH_WARN(full_name(op.operator_name()), " runs on the CPU, because ", device_type_name(),
              " has no kernel for this call; `opsmith explain ", name, "` says why");
+}
+
+void detail::heed_host_kernel_override(const char* operator_name) {
+  const c10::OperatorName name = parsed_name(operator_name);
+  switch (overriding_permission(name)) {
+    case Permission::kAsDescribed:
+    case Permission::kAllowed:
+      return;
+    case Permission::kAllowedWithWarning:
+      TORCH_WARN(operator_name, " runs on the CPU, because ", kOnCopies, "; `opsmith explain ",
+                 plan_name(name), "` says why");
+      return;
+    case Permission::kDenied:
+      const auto op =
+          c10::Dispatcher::singleton().findSchemaOrThrow(name.name.c_str(), name.overload_name.c_str());
+      count_denied(op);
+      const Override denied = get_override();
+      throw_refused(op, {},
+                    c10::str(kOnCopies, ", which ", denied.origin, " denies; `opsmith explain ",
+                             plan_name(name), "` says why"),
+                    denied.remedy);
+  }
 }
 
 void throw_fallback_denied(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> values,

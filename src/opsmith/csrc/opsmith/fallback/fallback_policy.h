@@ -3,7 +3,8 @@
 //
 // The description's policy is the plan's, and compiled in: operators that it denies are registered as
 // denied(). An override changes what fallback(), denied() and missing() do with a call, for all threads,
-// until it ends.
+// until it ends. One that denies or warns holds for kernels that run on the host, on copies, too, unless it
+// says otherwise.
 #pragma once
 
 #include <atomic>
@@ -22,7 +23,9 @@ enum class Permission {
 
 namespace detail {
 inline std::atomic<bool> fallback_overridden = false;
+inline std::atomic<bool> host_kernels_overridden = false;
 Permission overriding_permission(const c10::OperatorName& name);
+void heed_host_kernel_override(const char* operator_name);
 }  // namespace detail
 
 // The permission that the override, if there is one, gives the operator.
@@ -40,5 +43,13 @@ void warn_of_fallback(const c10::OperatorHandle& op);
 // NotImplementedError.
 [[noreturn]] void throw_fallback_denied(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> values,
                                         const std::string* refusal);
+
+// Warns of a kernel that runs on the host, on copies, or refuses it, as the override says. `operator_name` is
+// "aten::add.out". Throws NotImplementedError.
+inline void heed_host_kernel_policy(const char* operator_name) {
+  if (C10_UNLIKELY(detail::host_kernels_overridden.load(std::memory_order_relaxed))) {
+    detail::heed_host_kernel_override(operator_name);
+  }
+}
 
 }  // namespace opsmith

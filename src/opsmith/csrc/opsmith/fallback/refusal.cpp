@@ -116,6 +116,12 @@ std::string full_name(const c10::OperatorName& name) {
   return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
 }
 
+c10::OperatorName parsed_name(std::string_view full_name) {
+  const size_t dot = full_name.find('.');
+  const std::string_view overload = dot == std::string_view::npos ? "" : full_name.substr(dot + 1);
+  return {std::string(full_name.substr(0, dot)), std::string(overload)};
+}
+
 std::string plan_name(const c10::OperatorName& name) {
   std::string full = full_name(name);
   return full.starts_with("aten::") ? full.substr(6) : full;

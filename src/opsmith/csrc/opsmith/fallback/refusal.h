@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -14,6 +15,9 @@ namespace opsmith {
 
 // "aten::add.out"
 std::string full_name(const c10::OperatorName& name);
+
+// The same of such a name.
+c10::OperatorName parsed_name(std::string_view full_name);
 
 // As the plan and the manifests call operators: "add.out", without "aten::".
 std::string plan_name(const c10::OperatorName& name);

@@ -33,16 +33,22 @@ enum class Runs {
   kQueued,    // so too, when the stream's earlier work is done (see bridge/queued_call.h)
   kInOrder,   // on the host, in functions that it hands to on_host() (see opsmith/on_host.h)
   kOnCopies,  // see on_copies.h
+  kOnCopiesInOrder,
 };
 
-// The object that shows a kernel to a profiler; a kernel that may be queued does that itself.
+constexpr bool is_on_copies(Runs runs) {
+  return runs == Runs::kOnCopies || runs == Runs::kOnCopiesInOrder;
+}
+
+// The object that shows a kernel to a profiler; a kernel that may be queued does that itself, and
+// CountedHostKernel shows one on copies.
 struct NotMeasured {
   explicit NotMeasured(const char*) {}
 };
 template <Runs kRuns>
-using MeasuredWork =
-    std::conditional_t<kRuns == Runs::kOnDevice, profile::StreamWork,
-                       std::conditional_t<kRuns == Runs::kQueued, NotMeasured, profile::HostWork>>;
+using MeasuredWork = std::conditional_t<
+    kRuns == Runs::kOnDevice, profile::StreamWork,
+    std::conditional_t<kRuns == Runs::kQueued || is_on_copies(kRuns), NotMeasured, profile::HostWork>>;
 
 namespace detail {
 

@@ -4,7 +4,8 @@
 // The code that calls a stub is PyTorch's and was written for devices on which TensorIterator casts. So what
 // a kernel is promised elsewhere is kept here, at the last moment before it runs: operands in the common
 // dtype (Note [The common dtype]), the dtypes that its description names, and, for a kernel that runs on the
-// host, a device that is idle. The caller has made the operands' device current.
+// host, a device that is idle. The caller has made the operands' device current, and counts a kernel on
+// copies.
 #pragma once
 
 #include <opsmith/generated/call.h>
@@ -61,7 +62,6 @@ struct StubKernel<kStub, kKernel, kRuns, kStubs, kDtypes...> {
       cast(args...);
     } else if constexpr (kRuns == Runs::kOnCopies) {
       // Which of them it writes to, their types do not tell.
-      const Work work(kStub.text);
       return on_copies([](auto&&... copies) { return kKernel(copies...); }, written(args)...);
     } else {
       wait();
@@ -75,7 +75,6 @@ struct StubKernel<kStub, kKernel, kRuns, kStubs, kDtypes...> {
 
   template <class Iterator, class... Rest>
   static void copy(Iterator& iter, Rest&... rest) {
-    const Work work(kStub.text);
     run_on_copies(iter, Access::kWrite,
                   kStubs == Stubs::kCommonDtype ? Casts::kBeforeTheKernel : Casts::kNobody,
                   [&](at::TensorIterator& copies) { kKernel(copies, rest...); });

@@ -49,6 +49,8 @@ struct Node {
   OwnedCounter own_ticks;
   OwnedCounter fell_back;
   OwnedCounter fallback_ticks;  // of own_ticks
+  OwnedCounter on_copies;       // in a kernel that runs on the host
+  OwnedCounter copies_ticks;    // of own_ticks
   OwnedCounter moved;           // bytes between host and device, for what ran on copies
   std::map<Callee, int64_t> children;
 };
@@ -70,6 +72,8 @@ struct Frame final : at::ObserverContext {
   int64_t nested_ticks = 0;
   int64_t nested_fallbacks = 0;
   int64_t fallbacks_before = 0;
+  int64_t nested_host_kernels = 0;
+  int64_t host_kernels_before = 0;
   uint64_t nested_moved = 0;
   uint64_t moved_before = 0;
   c10::approx_time_t start = 0;
@@ -154,6 +158,7 @@ std::unique_ptr<Frame> Recording::enter(const at::RecordFunction& function) {
   frame->node = node_of(*frame->thread, function);
   frame->outer = std::exchange(frame->thread->innermost, frame.get());
   frame->fallbacks_before = fallbacks_begun();
+  frame->host_kernels_before = host_kernels_begun();
   frame->moved_before = detail::bytes_moved;
   frame->start = c10::getApproximateTime();
   return frame;
@@ -162,6 +167,7 @@ std::unique_ptr<Frame> Recording::enter(const at::RecordFunction& function) {
 void leave(Frame& frame) {
   const auto ticks = static_cast<int64_t>(c10::getApproximateTime() - frame.start);
   const int64_t fallbacks = fallbacks_begun() - frame.fallbacks_before;
+  const int64_t host_kernels = host_kernels_begun() - frame.host_kernels_before;
   const int64_t own_ticks = ticks - frame.nested_ticks;
   const uint64_t moved = detail::bytes_moved - frame.moved_before;
   Node& node = frame.thread->nodes[frame.node];
@@ -172,10 +178,14 @@ void leave(Frame& frame) {
   if (fallbacks > frame.nested_fallbacks) {
     node.fell_back.add(1);
     node.fallback_ticks.add(own_ticks);
+  } else if (host_kernels > frame.nested_host_kernels) {
+    node.on_copies.add(1);
+    node.copies_ticks.add(own_ticks);
   }
   if (frame.outer != nullptr) {
     frame.outer->nested_ticks += ticks;
     frame.outer->nested_fallbacks += fallbacks;
+    frame.outer->nested_host_kernels += host_kernels;
     frame.outer->nested_moved += moved;
   }
   frame.thread->innermost = frame.outer;
@@ -227,10 +237,11 @@ using Numbers = std::vector<int64_t>;
 
 // A column for each field of a node; parents are rows.
 std::tuple<std::vector<std::string>, Numbers, Numbers, Numbers, Numbers, Numbers, Numbers, Numbers, Numbers,
-           Numbers>
+           Numbers, Numbers, Numbers>
 recorded_calls() {
   std::vector<std::string> names;
-  Numbers parents, backward, on_device, calls, nanoseconds, own, fell_back, fallback, moved;
+  Numbers parents, backward, on_device, calls, nanoseconds, own, fell_back, fallback, on_copies, copies,
+      moved;
   const auto to_nanoseconds = ticks_to_nanoseconds();
   const std::lock_guard lock(recording().mutex());
   for (const std::shared_ptr<ThreadCalls>& thread : recording().threads()) {
@@ -245,10 +256,13 @@ recorded_calls() {
       own.push_back(to_nanoseconds(node.own_ticks.get()));
       fell_back.push_back(node.fell_back.get());
       fallback.push_back(to_nanoseconds(node.fallback_ticks.get()));
+      on_copies.push_back(node.on_copies.get());
+      copies.push_back(to_nanoseconds(node.copies_ticks.get()));
       moved.push_back(node.moved.get());
     }
   }
-  return {names, parents, backward, on_device, calls, nanoseconds, own, fell_back, fallback, moved};
+  return {names, parents,   backward, on_device, calls,  nanoseconds,
+          own,   fell_back, fallback, on_copies, copies, moved};
 }
 
 }  // namespace
@@ -257,7 +271,8 @@ TORCH_LIBRARY_FRAGMENT(opsmith, m) {
   m.def("record_calls(bool on) -> ()", [](bool on) { recording().switch_on(on); });
   m.def(
       "recorded_calls() -> (str[] names, int[] parents, int[] backward, int[] on_device, int[] calls, "
-      "int[] nanoseconds, int[] own_nanoseconds, int[] fell_back, int[] fallback_nanoseconds, int[] moved)",
+      "int[] nanoseconds, int[] own_nanoseconds, int[] fell_back, int[] fallback_nanoseconds, "
+      "int[] on_copies, int[] copies_nanoseconds, int[] moved)",
       &recorded_calls);
 }
 

@@ -200,7 +200,10 @@ detail::WorkPtr new_work(const char* name, c10::DeviceIndex device, Kind kind, u
 }
 
 void enter_work(Work& work) noexcept {
-  work.outer = std::exchange(current_work, &work);
+  work.outer = current_work;
+  if (!is_of_host(work.kind)) {
+    current_work = &work;
+  }
 }
 
 void leave_work(const Work& work) noexcept {
@@ -286,8 +289,8 @@ void end(WorkPtr work) noexcept {
   finish(std::move(work));
 }
 
-Work* begin_on_host(const char* name) {
-  return begin_on_host(name, current_device(), Kind::kKernel, 0);
+Work* begin_on_host(const char* name, Kind kind) {
+  return begin_on_host(name, current_device(), kind, 0);
 }
 
 Work* begin_on_host(const char* name, c10::DeviceIndex device, Kind kind, uint64_t bytes) {
@@ -298,6 +301,10 @@ Work* begin_on_host(const char* name, c10::DeviceIndex device, Kind kind, uint64
   WorkPtr work = new_work(name, device, kind, bytes);
   begin(*work);
   return work.release();
+}
+
+void set_bytes(Work& work, uint64_t bytes) noexcept {
+  work.bytes = bytes;
 }
 
 void end_on_host(Work* work) noexcept {

@@ -1,9 +1,11 @@
-// The device's work as torch.profiler shows it: kernels, copies and fallbacks, each with its stream, its time
-// and the operator that launched it. Nothing is recorded, and nothing costs more than a load, unless a
-// profiler of PrivateUse1 runs; kineto.cpp says when, and reads what was recorded.
+// The device's work as torch.profiler shows it: kernels and copies, each with its stream, its time and the
+// operator that launched it, and what the host computes in the device's place. Nothing is recorded, and
+// nothing costs more than a load, unless a profiler of PrivateUse1 runs; kineto.cpp says when, and reads what
+// was recorded.
 //
 // Work that is recorded inside of another piece of work in the same thread is part of it: a kernel that calls
-// other operators is one event.
+// other operators is one event. What the host computes in the device's place is not the device's: the copies
+// in it are events of their own.
 #pragma once
 
 #include <atomic>
@@ -19,7 +21,13 @@
 
 namespace opsmith::profile {
 
-enum class Kind : uint8_t { kKernel, kFallback, kCopy };
+// kHostKernel runs on the host, on copies.
+enum class Kind : uint8_t { kKernel, kCopy, kHostKernel, kFallback };
+
+// Whether the host computes it in the device's place.
+constexpr bool is_of_host(Kind kind) {
+  return kind >= Kind::kHostKernel;
+}
 
 struct Work;
 
@@ -35,8 +43,9 @@ using WorkPtr = std::unique_ptr<Work, Drop>;
 [[gnu::cold]] WorkPtr launch(const char* name, c10::DeviceIndex device);
 [[gnu::cold]] void begin(Work& work) noexcept;
 [[gnu::cold]] void end(WorkPtr work) noexcept;
-[[gnu::cold]] Work* begin_on_host(const char* name);
+[[gnu::cold]] Work* begin_on_host(const char* name, Kind kind);
 [[gnu::cold]] Work* begin_on_host(const char* name, c10::DeviceIndex device, Kind kind, uint64_t bytes);
+[[gnu::cold]] void set_bytes(Work& work, uint64_t bytes) noexcept;
 [[gnu::cold]] void end_on_host(Work* work) noexcept;
 [[gnu::cold]] Work* begin_on_stream(const char* name);
 [[gnu::cold]] Work* begin_on_stream(const char* name, c10::DeviceIndex device, Kind kind, uint64_t bytes);
@@ -88,9 +97,9 @@ class Running {
 class HostWork {
  public:
   // On the current device. A null `name` is no work. Throws what waiting for the stream throws.
-  C10_ALWAYS_INLINE explicit HostWork(const char* name) {
+  C10_ALWAYS_INLINE explicit HostWork(const char* name, Kind kind = Kind::kKernel) {
     if (is_recording()) {
-      work_ = detail::begin_on_host(name);
+      work_ = detail::begin_on_host(name, kind);
     }
   }
   // `bytes`: that are moved.
@@ -102,6 +111,12 @@ class HostWork {
   C10_ALWAYS_INLINE ~HostWork() {
     if (C10_UNLIKELY(work_ != nullptr)) {
       detail::end_on_host(work_);
+    }
+  }
+  // Sets the bytes that were moved between host and device.
+  void set_bytes(uint64_t bytes) noexcept {
+    if (C10_UNLIKELY(work_ != nullptr)) {
+      detail::set_bytes(*work_, bytes);
     }
   }
   HostWork(const HostWork&) = delete;

@@ -39,12 +39,21 @@ using ActivityTypes = std::set<ActivityType>;
 const ActivityTypes kOnDevice{ActivityType::CONCURRENT_KERNEL, ActivityType::GPU_MEMCPY,
                               ActivityType::GPU_USER_ANNOTATION};
 
-ActivityType activity_type(const Event& event) {
-  return event.kind == Kind::kCopy ? ActivityType::GPU_MEMCPY : ActivityType::CONCURRENT_KERNEL;
+ActivityType activity_type(Kind kind) {
+  return is_of_host(kind)      ? ActivityType::PRIVATEUSE1_RUNTIME
+         : kind == Kind::kCopy ? ActivityType::GPU_MEMCPY
+                               : ActivityType::CONCURRENT_KERNEL;
 }
 
 std::string activity_name(const Event& event) {
-  return event.kind == Kind::kFallback ? "fallback of " + event.name : event.name;
+  switch (event.kind) {
+    case Kind::kFallback:
+      return "fallback of " + event.name;
+    case Kind::kHostKernel:
+      return event.name + " on the host, on copies";
+    default:
+      return event.name;
+  }
 }
 
 std::string device_name(c10::DeviceIndex device) {
@@ -79,7 +88,9 @@ class Session final : public libkineto::IActivityProfilerSession {
     stop_recording();
     events_ = recorded(problems_);
     for (const Event& event : events_) {
-      streams_.emplace(event.device, event.stream);
+      if (!is_of_host(event.kind)) {
+        streams_.emplace(event.device, event.stream);
+      }
     }
     for (const std::string& problem : problems_) {
       TORCH_WARN("torch.profiler leaves out work of ", device_type_name(),
@@ -161,12 +172,13 @@ class Session final : public libkineto::IActivityProfilerSession {
 
   // An arrow leads from where the operator launched the work to the work.
   void add_event(const Event& event, const ITraceActivity* called_by) {
-    const ActivityType type = activity_type(event);
+    const ActivityType type = activity_type(event.kind);
     if (!wanted_.contains(type)) {
       return;
     }
     const int32_t number = ++last_number_;
-    const bool has_arrow = called_by != nullptr && wanted_.contains(ActivityType::PRIVATEUSE1_RUNTIME);
+    const bool has_arrow = called_by != nullptr && !is_of_host(event.kind) &&
+                           wanted_.contains(ActivityType::PRIVATEUSE1_RUNTIME);
     if (has_arrow) {
       GenericTraceActivity& launch = add(ActivityType::PRIVATEUSE1_RUNTIME, device_type_name() + " launch");
       launch.startTime = launch.endTime = event.launched;
@@ -182,8 +194,13 @@ class Session final : public libkineto::IActivityProfilerSession {
     GenericTraceActivity& work = add(type, activity_name(event));
     work.startTime = event.start;
     work.endTime = event.end;
-    work.device = event.device;
-    work.resource = static_cast<int32_t>(event.stream);
+    if (is_of_host(event.kind)) {
+      work.device = libkineto::processId();
+      work.resource = work.threadId = event.thread;
+    } else {
+      work.device = event.device;
+      work.resource = static_cast<int32_t>(event.stream);
+    }
     work.id = number;
     work.linked = called_by;
     if (has_arrow) {
@@ -205,7 +222,7 @@ class Session final : public libkineto::IActivityProfilerSession {
     }
     std::map<std::tuple<uint64_t, c10::DeviceIndex, int64_t>, std::pair<int64_t, int64_t>> spans;
     for (const Event& event : events_) {
-      if (event.range != 0) {
+      if (event.range != 0 && !is_of_host(event.kind)) {
         const auto [span, is_new] =
             spans.try_emplace({event.range, event.device, event.stream}, event.start, event.end);
         span->second.second = std::max(span->second.second, event.end);
