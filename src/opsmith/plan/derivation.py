@@ -50,6 +50,7 @@ class Obstacle(Enum):
     BETWEEN_DEVICES = "it copies from and to other devices and dtypes, which no kernel does"
     NOT_TENSORS = "`{name}` gives back something else than Tensors"
     OTHER_RESULTS = "`{wanted}` does not give back the same Tensors as `{available}`"
+    OTHER_WRITES = "it writes to arguments of which the variants with a kernel return new versions"
 
 
 # Pointwise operators whose result is bool whatever the operands are, by the functional's base name.
@@ -124,7 +125,7 @@ def derive(
                 name=source.name if source.results is None else wanted.name,
             )
         )
-    return reasons[0]
+    return reasons[0] if reasons else Obstacle.OTHER_WRITES.value
 
 
 def _by_preference(
