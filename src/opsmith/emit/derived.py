@@ -176,8 +176,9 @@ class DerivedBody:
             ),
             *(f"const opsmith::ShapeUnlessRaised shape_of_{out}({out});" for out in outs),
             *(
-                f"auto result_{out} = opsmith::result_in({', '.join([out, shape, *operands])});"
+                f"auto result_{out} = opsmith::result_in({', '.join([out, resized, *operands])});"
                 for out, shape in zip(outs, described, strict=True)
+                for resized in [f"{shape}.contiguous()" if self.call.contiguous_out else shape]
             ),
             f"{self.run({out: f'result_{out}' for out in outs})};",
             *(f"opsmith::write_out({self._quoted_name()}, result_{out}, {out});" for out in outs),

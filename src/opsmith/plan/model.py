@@ -222,6 +222,7 @@ class KernelCall:
     element depends on the operands' elements at its place only, so that ``out`` may be an operand.
     ``meta_fills``: PyTorch's meta function has copied self into the result before the kernel runs.
     ``format_of_self``: the result gets self's memory format, whatever PyTorch's meta function says.
+    ``contiguous_out``: an ``out`` that is resized is contiguous, whatever the strides of a new result.
     ``casts_on_cpu``: PyTorch's own kernel decides whether an ``out`` of
     another dtype than the result's will do, and casts; the fallback runs such a call.  ``overlaps_on_cpu``:
     and whether an operand whose elements share memory may be written in place.  ``gaps_on_cpu``: the result
@@ -244,6 +245,7 @@ class KernelCall:
     pointwise: bool = False
     meta_fills: bool = False
     format_of_self: bool = False
+    contiguous_out: bool = False
     casts_on_cpu: bool = False
     overlaps_on_cpu: bool = False
     gaps_on_cpu: bool = False

@@ -153,6 +153,9 @@ _CONTIGUOUS_ONLY = frozenset({"native_group_norm"})
 # function does not say.
 _FORMAT_OF_SELF = frozenset({"reflection_pad3d", "replication_pad2d", "replication_pad3d"})
 
+# Operators whose CPU kernels give new results the strides of what they computed, and copy them to `out`.
+_CONTIGUOUS_OUT = frozenset({"_fft_c2c", "_fft_c2r", "_fft_r2c"})
+
 # Structured operators whose meta functions copy self into the result, on which their kernels then compute.
 _META_FILLS = frozenset({"baddbmm"})
 
@@ -584,6 +587,7 @@ class _Resolver:
                 pointwise=group is not None and is_pointwise(group, self.catalogue),
                 meta_fills=group is not None and group.functional in _META_FILLS,
                 format_of_self=group is not None and group.functional in _FORMAT_OF_SELF,
+                contiguous_out=group is not None and group.functional in _CONTIGUOUS_OUT,
                 casts_on_cpu=self._casts_on_cpu(operator, kernel, shape),
                 overlaps_on_cpu=derived is not None and self._overlaps_on_cpu(operator),
                 gaps_on_cpu=operator.name in _COPIES_GAPS

@@ -245,6 +245,14 @@ def test_transforms(length: int, dtype: torch.dtype) -> None:
                 agree(aten._fft_c2r, z, dims, 2, 2 * z.shape[dims[-1]] - 1, **how)
 
 
+def test_an_out_that_a_transform_resizes_is_contiguous() -> None:
+    x = torch.rand(2, 3, 4)
+    for given in (x, on_device(torch.clone, x)):
+        out = torch.empty(0, dtype=torch.complex64, device=given.device)
+        assert aten._fft_r2c.out(given, [1, 0], 0, True, out=out).stride() == (8, 4, 1)
+        assert aten._fft_c2c.out(given + 0j, [1, 0], 0, True, out=out).stride() == (12, 4, 1)
+
+
 def test_quarters_of_a_turn_are_exact() -> None:
     waves = torch.tensor([[1.0, 0, -1, 0], [0, 1, 0, -1]], dtype=torch.float64)
     found = on_device(torch.fft.fft, waves).cpu()
