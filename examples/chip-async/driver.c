@@ -135,8 +135,9 @@ static opsmith_status stream_destroy(opsmith_stream stream) {
 static opsmith_status stream_query(opsmith_stream stream) {
   pthread_mutex_lock(&lock);
   const int is_idle = stream->done == stream->queued;
+  const opsmith_status status = is_idle ? wait_for(stream, stream->queued) : OPSMITH_NOT_READY;
   pthread_mutex_unlock(&lock);
-  return is_idle ? OPSMITH_OK : OPSMITH_NOT_READY;
+  return status;
 }
 
 static opsmith_status stream_synchronize(opsmith_stream stream) {
@@ -504,6 +505,17 @@ EXPORTED opsmith_status chip_launch(opsmith_stream stream, const char* program, 
     }
   }
   return failed(OPSMITH_INVALID_ARGUMENT, "chip has no program of this name and size of arguments");
+}
+
+/* ---- for `opsmith driver check` ---- */
+
+static const char* fail_as_asked(const void* arguments) {
+  (void)arguments;
+  return "this work was made to fail";
+}
+
+EXPORTED opsmith_status opsmith_launch_failing_work(opsmith_stream stream) {
+  return enqueue(stream, fail_as_asked, "", 0, 0);
 }
 
 /* ---- the table ---- */

@@ -466,6 +466,14 @@ opsmith_status stream_destroy(opsmith_stream stream) {
   return OPSMITH_OK;
 }
 
+// Of work that is done, once.
+opsmith_status failure_of(opsmith_stream stream) {
+  if (std::exchange(stream->has_failed, false) && !lies("forgets failures")) {
+    return fail(OPSMITH_FAILED, "a kernel has failed");
+  }
+  return OPSMITH_OK;
+}
+
 opsmith_status stream_query(opsmith_stream stream) {
   ENTRY("stream_query")
   if (lies("never idle") || lies("always idle")) {
@@ -478,7 +486,7 @@ opsmith_status stream_query(opsmith_stream stream) {
     run_one(stream);
     return OPSMITH_NOT_READY;
   }
-  return OPSMITH_OK;
+  return failure_of(stream);
 }
 
 opsmith_status stream_synchronize(opsmith_stream stream) {
@@ -493,10 +501,7 @@ opsmith_status stream_synchronize(opsmith_stream stream) {
     return OPSMITH_OK;
   }
   drain(stream);
-  if (std::exchange(stream->has_failed, false) && !lies("forgets failures")) {
-    return fail(OPSMITH_FAILED, "a kernel has failed");
-  }
-  return OPSMITH_OK;
+  return failure_of(stream);
 }
 
 opsmith_status stream_host_function(opsmith_stream stream, void (*function)(void*), void* argument) {

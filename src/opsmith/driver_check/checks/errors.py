@@ -55,28 +55,31 @@ def last_error_of_each_thread(subject: Subject) -> None:
 
 
 @check(
-    "work that fails when it runs fails `stream_synchronize`, with a text",
+    "work that fails when it runs fails the wait for it, or the query that finds it done, with a text",
     notice="a kernel's fault goes unnoticed, and the program goes on with wrong values",
     needs=(Needs.FAILING_WORK,),
 )
 def late_failures(subject: Subject) -> None:
     driver = subject.driver
     stream = driver.default_stream()
-    driver.note(LAUNCH_FAILING_WORK)
-    launch = getattr(driver.library, LAUNCH_FAILING_WORK)
-    launched = Status(launch(ctypes.c_void_p(stream)))
-    driver.note("")
-    if launched is not Status.OK:
-        raise DriverFailure(LAUNCH_FAILING_WORK, launched, driver.last_error())
-    status = driver.call("stream_synchronize", stream)
-    if status not in (Status.FAILED, Status.DEVICE_LOST):
-        raise Broken(
-            "OPSMITH_FAILED, or OPSMITH_DEVICE_LOST",
-            f"`stream_synchronize` returned OPSMITH_{status.name} after work that failed",
-        )
-    if not driver.last_error().strip():
-        raise Broken("one line of text", "`last_error` is empty after work that failed")
-    if status is Status.FAILED:
+    for entry in ("stream_synchronize", "stream_query"):
+        driver.note(LAUNCH_FAILING_WORK)
+        launch = getattr(driver.library, LAUNCH_FAILING_WORK)
+        launched = Status(launch(ctypes.c_void_p(stream)))
+        driver.note("")
+        if launched is not Status.OK:
+            raise DriverFailure(LAUNCH_FAILING_WORK, launched, driver.last_error())
+        while (status := driver.call(entry, stream)) is Status.NOT_READY:
+            pass  # of the query
+        if status not in (Status.FAILED, Status.DEVICE_LOST):
+            raise Broken(
+                "OPSMITH_FAILED, or OPSMITH_DEVICE_LOST",
+                f"`{entry}` returned OPSMITH_{status.name} after work that failed",
+            )
+        if not driver.last_error().strip():
+            raise Broken("one line of text", "`last_error` is empty after work that failed")
+        if status is Status.DEVICE_LOST:
+            return
         subject.round_trip("work that failed")
 
 
