@@ -1,4 +1,4 @@
-"""The backend of a command as its package loads it, and the line on stderr that says what was loaded."""
+"""The backend of a command as its package loads it, and the line on stderr that says so."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _said: set[str] = set()
 
 def say_loaded(how: str) -> None:
     """Prints the line on stderr, once."""
-    if how in _said:
+    if not how or how in _said:
         return
     _said.add(how)
     err.print(how, style="dim", highlight=False, markup=False, soft_wrap=True)

@@ -61,15 +61,22 @@ def open_as_loaded(
 
 
 def how_loaded(loaded: LoadedBackend) -> str:
-    """The line on how ``loaded`` came, and which operators have kernels in Python."""
+    """The line on how ``loaded`` came, and which operators have kernels in Python.
+
+    Empty where no package brings it and there is nothing but its description.
+    """
     package = package_of_description(loaded.description)
     how = f"as {package} does" if package else f"from {loaded.description}"
     if names := loaded.python_kernels:
         listed = ", ".join(names[:_SHOWN_KERNELS])
         more = f" and {len(names) - _SHOWN_KERNELS} more" if len(names) > _SHOWN_KERNELS else ""
         kernels = f"with kernels in Python: {listed}{more}"
+    elif note := left_out(loaded.description):
+        kernels = note
+    elif package:
+        kernels = "without kernels in Python"
     else:
-        kernels = left_out(loaded.description) or "without kernels in Python"
+        return ""
     return f"loaded `{loaded.name}` {how}, {kernels}"
 
 
