@@ -15,7 +15,6 @@ from typing import Any
 
 from opsmith.build.executorch import find_executorch
 from opsmith.errors import LibraryRejected
-from opsmith.executorch.input_layouts import check_layouts
 from opsmith.executorch.library_file import LibraryFile, check_fits, read_library_file
 from opsmith.executorch.program import ExecutorchProgram
 from opsmith.plan.executorch.built_libraries import registered_on_demand
@@ -95,6 +94,8 @@ def load_library(path: Path | str, programs: Sequence[ExecutorchProgram] = ()) -
     :class:`~opsmith.errors.FileMissing` and :class:`~opsmith.errors.LibraryRejected`, where it was built for
     something else or its kernels are there already.
     """
+    from opsmith.executorch.input_layouts import check_layouts  # with torch
+
     file = read_library_file(library_path(Path(path)))
     check_fits(file)
     check_layouts(runtime_module())
