@@ -65,17 +65,21 @@ def test_demo_where_the_picture_cannot_be_written(tmp_path: Path) -> None:
 
 def test_plan_as_json() -> None:
     plan = last_line(opsmith("plan", "sim", "--json"))
-    assert list(plan) == ["backend", "torch", "operators", "counts", "not_served"]
+    assert list(plan) == ["backend", "torch", "operators", "counts", "places", "not_served"]
     assert {each["name"] for each in plan["not_served"]} >= {"clone.out", "empty.out"}
     assert all("ExecuTorch's programs only" in each["why"] for each in plan["not_served"])
     assert plan["backend"] == "sim"
     assert sum(plan["counts"].values()) == len(plan["operators"])
     by_name = {operator["name"]: operator for operator in plan["operators"]}
-    assert list(by_name["add.out"]) == ["name", "route", "source", "library", "why", "served_by"]
+    assert list(by_name["add.out"]) == ("name route place source library why served_by".split())
+    assert sum(plan["places"].values()) == sum(
+        each["place"] is not None for each in by_name.values()
+    )
     assert by_name["add.out"]["route"] == "kernel"
     assert by_name["add.out"]["library"] == "optimized"
     assert by_name["fill_.Tensor"] | {"why": "", "served_by": {}} == {
-        "name": "fill_.Tensor", "route": "derived", "source": "fill.Tensor_out",
+        "name": "fill_.Tensor", "route": "derived", "place": "on the host, in place",
+        "source": "fill.Tensor_out",
         "library": "portable", "why": "", "served_by": {},
     }  # fmt: skip
     assert plan["counts"]["structured"] + plan["counts"]["kernel"] > 40
@@ -217,13 +221,14 @@ def test_import_says_what_it_cannot_carry_over(tmp_path: Path) -> None:
         (
             "library: chip\nkernels: []\n",
             "{}:1:1: this is a manifest of opsmith already\n"
-            "  remedy: import turns the YAML of torchgen and ExecuTorch into manifests\n",
+            "  remedy: import turns the YAML of torchgen, op-plugin and ExecuTorch into manifests\n",
         ),
         (
             "mechanism: 3\n",
             "{}:1:1: this is no description of kernels in a format that opsmith reads\n"
             "  remedy: write a manifest of opsmith (`library`, `kernels`), a backend YAML of torchgen "
-            "(`backend`, `cpp_namespace`, `supported`), or ExecuTorch's functions.yaml or "
+            "(`backend`, `cpp_namespace`, `supported`), Ascend's op_plugin_functions.yaml "
+            "(`all_version`, `official`), or ExecuTorch's functions.yaml or "
             "custom_ops.yaml (a list of entries with `op` or `func`, and `kernels`)\n",
         ),
     ],

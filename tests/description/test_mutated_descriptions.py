@@ -18,9 +18,10 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from opsmith.description import import_library, read_backend
+from opsmith.description import import_library, read_backend, read_library
 from opsmith.description.backend import RUNTIME_MANIFEST
 from opsmith.description.document import parse_document
+from opsmith.description.library import read_document_as_library
 from opsmith.errors import OpsmithError
 from opsmith.plan import resolve
 from opsmith.plan.executorch.resolver import Runtime, plan_executorch
@@ -216,8 +217,14 @@ def plans_or_refuses(tmp_path: Path, small_catalogue: Catalogue) -> Callable[[st
         except OpsmithError as error:
             assert str(error)
         try:
-            import_library(tmp_path / name, small_catalogue)
+            imported = import_library(tmp_path / name, small_catalogue)
         except OpsmithError:
+            return
+        try:
+            read_library(tmp_path / name, small_catalogue)
+        except OpsmithError:  # what can be taken of it is a library
+            manifest = parse_document(imported.text, tmp_path / "imported.yaml")
+            read_document_as_library(manifest, small_catalogue)
             return
         # A file that can be read can be imported, and is then the same.
         assert_imported_is_the_same(tmp_path / name, small_catalogue)

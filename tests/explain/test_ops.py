@@ -120,8 +120,8 @@ def test_filters(operators: tuple[OperatorFacts, ...]) -> None:
     assert found.index("relu_") < found.index("leaky_relu")
     assert names(OperatorFilter(search="laier_norm").choose(operators))[0] == "layer_norm"
     assert OperatorFilter(search="no such thing at all").choose(operators) == ()
-    core = OperatorFilter(tag="core", variant="functional", route="fallback").choose(operators)
-    assert core and all("core" in facts.tags and facts.route == "fallback" for facts in core)
+    core = OperatorFilter(tag="core", variant="functional", route="derived").choose(operators)
+    assert core and all("core" in facts.tags and facts.route == "derived" for facts in core)
     halves = OperatorFilter(dtype="Half", library="example_kernels").choose(operators)
     assert halves and all(not facts.dtypes or "Half" in facts.dtypes for facts in halves)
     structured = OperatorFilter(structured=True).choose(operators)
@@ -260,7 +260,7 @@ def test_the_commands() -> None:
     listed = as_json("ops", "--search", "add_.Tensor", "--structured")
     assert [facts["name"] for facts in listed["operators"]] == ["add_.Tensor"]
     assert list(listed["operators"][0]) == [
-        "name", "schema", "route", "why", "library", "variant", "variants", "structured",
+        "name", "schema", "route", "place", "why", "library", "variant", "variants", "structured",
         "composite", "differentiable", "stubs", "dtypes", "tags", "kernels",
     ]  # fmt: skip
     assert command("ops", "--search", "add_.Tensor", "--structured").split()[:2] == [

@@ -243,6 +243,8 @@ def test_an_operator_without_an_out_variant(chip: Path, tmp_path: Path) -> None:
 
 def test_a_buffer_is_written_by_a_layer_with_trained_parameters(chip: Path, tmp_path: Path) -> None:
     class Cache(nn.Module):
+        last: Tensor
+
         def __init__(self) -> None:
             super().__init__()
             self.layer = nn.Linear(4, 2)

@@ -103,7 +103,7 @@ def test_the_overview(visit: Open, report: Path) -> None:
         assert cell.get_attribute("title") == (f"forward, float32: {score[2]} of {score[3]} pass")
         assert cell.inner_text() == f"{int(1000 * score[2] / score[3]) / 10:.1f}"
         cost = page.text("#cost")
-        assert "train.py: 703 ms of 1.1 s" in cost and "op: cumsum.out" in cost
+        assert "in the device’s place for 703 ms of 1.1 s" in cost and "op: cumsum.out" in cost
         assert page.page.locator("#cost tbody tr").count() == 2 + 3
         bench = " ".join(page.text("#benchmarks tbody tr").split())
         assert bench == "variants add_, 4 elements 2.6 ±0 % 2 ±0 % µs 1.300 ≤ 1 missed"

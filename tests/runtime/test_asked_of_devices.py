@@ -26,12 +26,12 @@ NO_SYMMETRIC_MEMORY = (
 class Wrapper(torch.Tensor):
     """A tensor on the device of the one within, as torchao's are."""
 
-    inner: torch.Tensor
+    within: torch.Tensor
 
     @staticmethod
-    def __new__(cls, inner: torch.Tensor) -> Wrapper:
-        made: Wrapper = torch.Tensor._make_wrapper_subclass(cls, inner.shape, device=inner.device)
-        made.inner = inner
+    def __new__(cls, within: torch.Tensor) -> Wrapper:
+        made: Wrapper = torch.Tensor._make_wrapper_subclass(cls, within.shape, device=within.device)
+        made.within = within
         return made
 
     @classmethod
@@ -112,7 +112,7 @@ def test_wrappers_are_loaded_to_where_their_tensors_are(
     torch.save(Wrapper(torch.ones(2)), tmp_path / "saved.pt")
     with torch.sim.device(1):
         loaded = torch.load(tmp_path / "saved.pt", map_location=place, weights_only=False)
-    assert loaded.device == loaded.inner.device
+    assert loaded.device == loaded.within.device
     assert (loaded.device.type == "cpu") == (place == torch.device("cpu"))
     torch.save(Wrapper(torch.ones(2, device="sim:1")), tmp_path / "saved.pt")
     assert torch.load(tmp_path / "saved.pt", weights_only=False).device == torch.device("sim:1")

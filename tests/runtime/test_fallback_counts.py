@@ -67,7 +67,7 @@ def test_calls_time_bytes_and_reason(x: torch.Tensor) -> None:
         "reason",
     ]
     assert str(found).splitlines()[1].split()[:2] == ["lgamma", "3"]
-    assert str(opsmith.fallbacks(since=opsmith.fallbacks())) == "no operator fell back"
+    assert str(opsmith.fallbacks(since=opsmith.fallbacks())) == "no operator ran on the CPU"
 
 
 def test_calls_that_raise_count_too(x: torch.Tensor) -> None:
@@ -271,7 +271,7 @@ def test_a_budget(program: Path) -> None:
     done = opsmith_fallbacks("--budget", 5, program, 5)
     assert done.returncode == 1
     (failed,) = [line for line in done.stderr.splitlines() if line.startswith("failed")]
-    assert failed.startswith("failed: 6 calls fell back, and 5 may: `")
+    assert failed.startswith("failed: 6 calls ran on the CPU, and 5 may: `")
     assert "`lgamma` 5" in failed
 
 
@@ -280,12 +280,12 @@ def test_allowing_and_forbidding(program: Path) -> None:
     allow.write_text("# known\nlgamma    # its whole group\n")
     done = opsmith_fallbacks("--allow", allow, program, 5)
     assert done.returncode == 1
-    assert "1 call fell back, and 0 may beside those of --allow: `aminmax` 1" in done.stderr
+    assert "1 call ran on the CPU, and 0 may beside those of --allow: `aminmax` 1" in done.stderr
     allow.write_text("lgamma\naten::aminmax\n")
     assert opsmith_fallbacks("--allow", allow, program, 5).returncode == 0
     done = opsmith_fallbacks("--fail-on", "topk", "--fail-on", "lgamma", program, 5)
     assert done.returncode == 1
-    assert "failed: `lgamma` fell back in 5 calls, and --fail-on forbids it" in done.stderr
+    assert "failed: `lgamma` ran on the CPU in 5 calls, and --fail-on forbids it" in done.stderr
     assert opsmith_fallbacks("--fail-on", "topk", program, 5).returncode == 0
 
 

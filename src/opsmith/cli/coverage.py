@@ -173,12 +173,7 @@ def _of(count: int, coverage: Coverage) -> str:
 
 
 def _print(found: ProgramCoverage) -> None:
-    calls, seconds = found.at(Place.DEVICE)
-    title = (
-        f"{found.program} on {found.backend}: {found.calls:,} calls, {_ms(found.seconds)} ms in them; "
-        f"{_share(calls, found.calls)} of the calls and {_share(seconds, found.seconds)} of the time on the "
-        "device"
-    )
+    title = f"{found.program} on {found.backend}: {found.calls:,} calls, {_ms(found.seconds)} ms in them"
     table = Table(title=title, header_style="bold")
     table.add_column("route", no_wrap=True)
     table.add_column("where", no_wrap=True)
@@ -194,6 +189,12 @@ def _print(found: ProgramCoverage) -> None:
             _share(use.seconds, found.seconds),
         )
     out.print(table)
+    calls, seconds = found.at(Place.DEVICE)
+    out.print(
+        f"{Place.DEVICE.value}: {_share(calls, found.calls)} of the calls, "
+        f"{_share(seconds, found.seconds)} of the time",
+        highlight=False,
+    )
     _print_operators(found)
     if found.elsewhere:
         out.print(f"{found.elsewhere:,} calls were on Tensors of other devices", highlight=False)

@@ -84,7 +84,7 @@ COMMANDS = (
     Listed(
         "import",
         "opsmith.cli.import_:import_",
-        "Turn a kernel library that torchgen or ExecuTorch describes into a manifest of opsmith.",
+        "Turn a kernel library that torchgen, op-plugin or ExecuTorch describes into a manifest of opsmith.",
     ),
     Listed(
         "fallbacks",
@@ -102,7 +102,7 @@ COMMANDS = (
     Listed(
         "trace",
         "opsmith.cli.trace:trace",
-        "Run a program and show every kernel that PyTorch's dispatcher ran, nested, with key and route.",
+        "Run a program and show the kernels that PyTorch's dispatcher ran on its device, with key and route.",
         takes_program=True,
     ),
     Listed(

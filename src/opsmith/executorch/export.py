@@ -388,7 +388,7 @@ def _lowered(
 
 
 def _operators(exported: ExportedProgram) -> list[Any]:
-    """The operators that the graph calls, and those in it, and the functional ones that replace in-place ones."""
+    """The operators that the graph and those in it call, and the functional ones of in-place calls."""
     import torch
 
     from opsmith.torch_names import OpOverload

@@ -86,8 +86,8 @@ void other_add(at::Tensor& total, int64_t n, c10::string_view s) {
 
 // myop::scale(Tensor self, float factor) -> Tensor
 //
-// kernel: `chip::scale` (kernels.yaml:5:6); for Float, other dtypes: the fallback runs it on the CPU
-// (backend.yaml:4:1)
+// kernel: `chip::scale` (kernels.yaml:5:6); for Float, other dtypes: the fallback runs it on the CPU where
+// a library has a CPU kernel for it (backend.yaml:4:1)
 at::Tensor myop_scale(const at::Tensor& self, double factor) {
   const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("myop::scale", self);
   if (C10_UNLIKELY(!(opsmith::DtypeSet{at::ScalarType::Float}.has(self)))) {
@@ -100,7 +100,8 @@ at::Tensor myop_scale(const at::Tensor& self, double factor) {
 // myop::scale.out(Tensor self, float factor, *, Tensor(a!) out) -> Tensor(a!)
 //
 // derived: from the kernel of `myop::scale`: runs `chip::scale` (kernels.yaml:5:6), resizes out and copies
-// the result into it; for Float, other dtypes: the fallback runs it on the CPU (backend.yaml:4:1)
+// the result into it; for Float, other dtypes: the fallback runs it on the CPU where a library has a CPU
+// kernel for it (backend.yaml:4:1)
 at::Tensor& myop_scale_out(const at::Tensor& self, double factor, at::Tensor& out) {
   const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("myop::scale.out", self,
                                                                                     out);

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 import opsmith
+from fell_back import fell_back
 from refusal import refusal
 
 pytestmark = pytest.mark.isolated(OPSMITH_HOST_WINDOW=("on", "off"), nightly=("off",))
@@ -31,8 +32,8 @@ def nothing_falls_back() -> Iterator[None]:
     torch.manual_seed(0)
     start = opsmith.fallbacks()
     yield
-    fell_back = {each.operator for each in opsmith.fallbacks(since=start).counts}
-    assert not {name for name in fell_back if "::" in name}  # ATen's are not the library's
+    fallen = fell_back(opsmith.fallbacks(since=start))
+    assert not {name for name in fallen if "::" in name}  # ATen's are not the library's
 
 
 def there(value: Any) -> Any:

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 import opsmith
+from fell_back import fell_back
 
 FLOATING = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 INTEGRAL = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
@@ -83,7 +84,7 @@ def no_fallback(*operators: str) -> Iterator[None]:
     """None of the operators, such as ``aten::mm.out``, runs on the CPU within; all, where none is named."""
     start = opsmith.fallbacks()
     yield
-    ran = {f"aten::{each.operator}" for each in opsmith.fallbacks(since=start).counts}
+    ran = {f"aten::{name}" for name in fell_back(opsmith.fallbacks(since=start))}
     assert not ran.intersection(operators or ran), ran
 
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 import opsmith
+from fell_back import fell_back
 from instruction_sets import skip_unsupported
 
 # In the default run the widest; the others compute the same calls in ``test_kernels_in_executorch.py``.
@@ -48,7 +49,7 @@ def seeded() -> None:
 def fallbacks() -> Iterator[Callable[[], set[str]]]:
     """The operators that ran on the CPU since the test began."""
     start = opsmith.fallbacks()
-    yield lambda: {each.operator for each in opsmith.fallbacks(since=start).counts}
+    yield lambda: fell_back(opsmith.fallbacks(since=start))
 
 
 def there(value: Any) -> Any:

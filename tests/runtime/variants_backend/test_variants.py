@@ -45,7 +45,9 @@ GROUPS_CHECKED = os.environ["OPSMITH_VARIANTS_GROUPS"]
 # Operators of the comparison itself, and those that must stay the runtime's own.
 NOT_CHECKED = re.compile(
     r"copy|_to_copy|empty\.memory_format|empty_strided|as_strided|set\..*|resize.*|view|_to_sparse.*|"
-    r"detach|t|squeeze.*|unsqueeze|transpose\.int|_unsafe_view"
+    r"detach|t|squeeze.*|unsqueeze|transpose\.int|_unsafe_view|"
+    # The kernel on the CPU writes beyond an `out` that is too small.
+    r"rrelu_with_noise_functional"
 )
 # Results whose elements nobody promised.
 UNDEFINED_VALUES = re.compile(r"(new_)?empty")
