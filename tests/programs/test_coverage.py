@@ -170,10 +170,10 @@ def test_a_program_is_covered_by_calls_time_and_route(tmp_path: Path) -> None:
     fallen = [each for each in report["operators"] if each["fell_back"]]
     assert routes["fallback"]["calls"] == sum(each["fell_back"] for each in fallen)
     assert routes["fallback"]["operators"] == len(fallen)
-    assert sum(each["calls"] for each in routes.values()) == sum(
+    assert sum(each["calls"] for each in report["routes"]) == sum(
         each["calls"] for each in report["operators"]
     )
-    assert sum(each["seconds"] for each in routes.values()) == pytest.approx(sum(seconds))
+    assert sum(each["seconds"] for each in report["routes"]) == pytest.approx(sum(seconds))
     assert report["elsewhere"] >= 2  # ones() and add() on the CPU
     kernels = {tuple(each["operators"]): each["remedy"] for each in report["kernels"]}
     assert kernels["lgamma",] == (
