@@ -31,7 +31,8 @@ def print_findings(outcome: FuzzOutcome) -> None:
         title = f"{finding.operator}: {finding.kind}{more}"
         out.print(f"[bold red]{escape(title)}[/]", highlight=False, soft_wrap=True)
         out.print(finding.program, markup=False, highlight=False, soft_wrap=True)
-    out.print(outcome.loaded, markup=False, highlight=False, soft_wrap=True)
+    if outcome.loaded:
+        out.print(outcome.loaded, markup=False, highlight=False, soft_wrap=True)
     differ = len(outcome.findings)
     expected = f", {len(outcome.expected):,} as expected" if outcome.expected else ""
     out.print(
