@@ -77,7 +77,7 @@ def _as_json(explanation: Explanation) -> dict[str, object]:
         "name": entry.name,
         "schema": explanation.schema,
         "route": entry.route.value,
-        "place": entry.place.value if entry.place else None,
+        "place": entry.where or None,
         "source": entry.source,
         "library": entry.library,
         "why": entry.why,
@@ -100,8 +100,8 @@ def _facts(explanation: Explanation, backend: str) -> Table:
     facts.add_row("operator", f"{qualified(entry.name)} on {backend}")
     facts.add_row("schema", explanation.schema)
     facts.add_row("route", entry.route.value)
-    if entry.place:
-        facts.add_row("computed", entry.place.value)
+    if entry.where:
+        facts.add_row("computed", entry.where)
     facts.add_row("source", entry.source)
     if entry.library:
         facts.add_row("library", entry.library)

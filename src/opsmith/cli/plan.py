@@ -76,7 +76,7 @@ def _as_json(planned: Plan, route: Route | None) -> dict[str, object]:
             {
                 "name": entry.name,
                 "route": entry.route.value,
-                "place": entry.place.value if entry.place else None,
+                "place": entry.where or None,
                 "source": entry.source,
                 "library": entry.library,
                 "why": entry.why,
@@ -137,5 +137,5 @@ def _operators(planned: Plan, route: Route) -> Table:
     table.add_column("where", no_wrap=True)
     table.add_column("why")
     for entry in entries:
-        table.add_row(entry.name, entry.place.value if entry.place else "", entry.why)
+        table.add_row(entry.name, entry.where, entry.why)
     return table

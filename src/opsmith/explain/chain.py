@@ -50,7 +50,7 @@ def served_operator(entry: Entry) -> ServedOperator:
                 kernel.library,
                 kernel.symbol,
                 claims_of(kernel) or ALL,
-                link.place.value if link.place else "",
+                link.where,
             )
             for link in entry.chain
             if (kernel := link.kernel) is not None

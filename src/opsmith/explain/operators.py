@@ -76,7 +76,7 @@ def _facts(
         name=entry.name,
         schema=f"{operator.namespace}::{operator.schema}",
         route=entry.route.value,
-        place=entry.place.value if entry.place else "",
+        place=entry.where,
         why=entry.why,
         library=entry.library,
         variant=operator.variant.value,

@@ -336,6 +336,11 @@ class Entry:
     other_layouts: tuple[OtherLayout, ...] = ()
 
     @property
+    def where(self) -> str:
+        """The place in words; empty where there is none."""
+        return self.place.value if self.place else ""
+
+    @property
     def kernel(self) -> Kernel | None:
         return self.call.kernel if self.call else None
 
@@ -446,12 +451,12 @@ class Compiling:
 class Plan:
     """The routes of all operators of one torch on one backend, sorted by operator name.
 
-    ``unlisted`` serves the operators that a plan does not list: other libraries' custom ones. ``host`` is
-    where the fallback computes: in place where the driver has a host window, else on copies. ``custom`` are
-    the operators that the description itself declares, with the variants that were generated for them;
-    ``metas`` are their kernels for the meta device. ``stubs`` are the DispatchStubs that the description
-    fills, by name; ``not_served`` is what it holds and no route uses, by place. ``external_namespaces`` are
-    the namespaces of operators among ``custom`` that others define.
+    ``unlisted`` serves the operators that a plan does not list: other libraries' custom ones.  ``host`` is
+    where the fallback computes: in place where the driver has a host window, else on copies.
+    ``custom`` are the operators that the description itself declares, with the variants that were
+    generated for them; ``metas`` are their kernels for the meta device.  ``stubs`` are the DispatchStubs
+    that the description fills, by name; ``not_served`` is what it holds and no route uses, by place.
+    ``external_namespaces`` are the namespaces of operators among ``custom`` that others define.
     ``autocast`` is what the description changes of PyTorch's lists for ``torch.autocast``, which casts to
     ``autocast_dtypes``, to the first unless it is told another.
     """
