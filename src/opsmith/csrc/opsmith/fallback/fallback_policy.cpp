@@ -54,6 +54,10 @@ TORCH_LIBRARY_FRAGMENT(opsmith, m) {
 
 constexpr const char* kOnCopies = "its kernel runs on the host, on copies";
 
+std::string explained(const c10::OperatorName& name) {
+  return c10::str("; `opsmith explain ", plan_name(name), "` says why");
+}
+
 }  // namespace
 
 Permission detail::overriding_permission(const c10::OperatorName& name) {
@@ -66,9 +70,8 @@ Permission detail::overriding_permission(const c10::OperatorName& name) {
 }
 
 void warn_of_fallback(const c10::OperatorHandle& op) {
-  const std::string name = plan_name(op.operator_name());
   TORCH_WARN(full_name(op.operator_name()), " runs on the CPU, because ", device_type_name(),
-             " has no kernel for this call; `opsmith explain ", name, "` says why");
+             " has no kernel for this call", explained(op.operator_name()));
 }
 
 void detail::heed_host_kernel_override(const char* operator_name) {
@@ -78,17 +81,14 @@ void detail::heed_host_kernel_override(const char* operator_name) {
     case Permission::kAllowed:
       return;
     case Permission::kAllowedWithWarning:
-      TORCH_WARN(operator_name, " runs on the CPU, because ", kOnCopies, "; `opsmith explain ",
-                 plan_name(name), "` says why");
+      TORCH_WARN(operator_name, " runs on the CPU, because ", kOnCopies, explained(name));
       return;
     case Permission::kDenied:
       const auto op =
           c10::Dispatcher::singleton().findSchemaOrThrow(name.name.c_str(), name.overload_name.c_str());
       count_denied(op);
       const Override denied = get_override();
-      throw_refused(op, {},
-                    c10::str(kOnCopies, ", which ", denied.origin, " denies; `opsmith explain ",
-                             plan_name(name), "` says why"),
+      throw_refused(op, {}, c10::str(kOnCopies, ", which ", denied.origin, " denies", explained(name)),
                     denied.remedy);
   }
 }
@@ -98,8 +98,7 @@ void throw_fallback_denied(const c10::OperatorHandle& op, c10::ArrayRef<c10::IVa
   const Override denied = get_override();
   const std::string because =
       refusal != nullptr ? "because the kernel refused: " + *refusal + "; " + denied.origin + " denies that"
-                         : c10::str("which ", denied.origin, " denies; `opsmith explain ",
-                                    plan_name(op.operator_name()), "` says why");
+                         : c10::str("which ", denied.origin, " denies", explained(op.operator_name()));
   throw_refused(op, values, "it would fall back to the CPU, " + because, denied.remedy);
 }
 
