@@ -38,9 +38,8 @@ _LOADING = (
     "_load_for_executorch_from_buffer",
 )
 _FROM_BUFFER = Path("the program's buffer")
-_PORTABLE_LIB = (
-    "executorch.extension.pybindings.portable_lib"  # has the functions under its own name
-)
+# Has the functions under its own name.
+_PORTABLE_LIB = "executorch.extension.pybindings.portable_lib"
 
 
 def check_layouts(runtime: ModuleType) -> None:

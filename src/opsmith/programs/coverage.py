@@ -28,8 +28,8 @@ class Coverage:
 
     ``routes`` has how many take each route, every route included, and ``places`` how many are computed at
     each place, the host's where a part of what they are decomposed into is; not those of whose parts nothing
-    is known.  Of the ``total``, ``on_cpu`` come to
-    the fallback, by their own route or in their parts, and ``refused`` to an error.
+    is known.  Of the ``total``, ``on_cpu`` come to the fallback, by their own route or in their parts, and
+    ``refused`` to an error.
     """
 
     name: str

@@ -55,10 +55,10 @@ def gathered(
     earlier = read_document(inputs.against) if inputs.against else None
     program = read_coverage(inputs.coverage) if inputs.coverage else None
     benchmarks = read_run(inputs.bench) if inputs.bench else None
-    path = inputs.conform or latest_path(find_backend(backend))
+    description = find_backend(backend)
+    path = inputs.conform or latest_path(description)
     results = read_results(path) if inputs.conform or path.exists() else None
     inspected = inspect_backend(backend, tables=tables, progress=progress)
-    description = find_backend(backend)
     build = digest_at_hand(description)
     warnings = [*_warnings(inspected.plan.backend, inputs, path, results, program, earlier)]
     if note := left_out(description):

@@ -32,9 +32,8 @@ def accept_bfloat16_hooks(device: str) -> None:
         def by_another_name(*arguments: Any) -> Any:
             return hook(*arguments)
 
-        by_another_name.__name__ = (
-            "compress_hook"  # the one that PyTorch asks NCCL for is known by its name
-        )
+        # The one that PyTorch asks NCCL for is known by its name.
+        by_another_name.__name__ = "compress_hook"
         check(self, by_another_name)
 
     replace(name, _check_comm_hook)

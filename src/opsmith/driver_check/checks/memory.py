@@ -91,8 +91,7 @@ def memory_used_again(subject: Subject) -> None:
             except DriverFailure as failure:
                 raise Broken(
                     f"room for {size} bytes, an eighth of what was free",
-                    f"after {done} of these were allocated and released, `allocate` returned "
-                    f"OPSMITH_{failure.status.name}: {failure.text}",
+                    f"after {done} of these were allocated and released, {failure.happened}",
                 ) from None
             subject.driver.release(pointer, device)
 
