@@ -156,18 +156,12 @@ class DerivedBody:
                 ]
             return [*checked, *self._return_changed()]
         shapes = f"const auto shapes = {self._meta_call(out=True)};"
-        many = len(outs) > 1
-        described = [
-            f"std::get<{index}>(shapes)" if many else "shapes" for index in range(len(outs))
-        ]
+        described = self._described()
         operands = self._operands()
-        fits = " && ".join(
-            f"opsmith::fits({out}, {shape})" for out, shape in zip(outs, described, strict=True)
-        )
         return [
             *self._check_out_overlap(),
             shapes,
-            *self.elsewhere_if(f"!({fits})"),
+            *self._elsewhere_unless_fitting(),
             *refused_overlaps(self.call, self.signature),
             *(
                 self._check_not_resized(f"{shape}.sizes()", out)
@@ -187,10 +181,12 @@ class DerivedBody:
 
     def _out_sized(self) -> list[str]:
         """The body of an out variant whose kernel decides the shape of its result."""
-        run, results = self._run_sized()
+        (shapes, *run), results = self._run_sized()
         outs = self.signature.outputs()
         return [
             *self._check_out_overlap(),
+            shapes,
+            *self._elsewhere_unless_fitting(),
             *refused_overlaps(self.call, self.signature),
             *run,
             *(
@@ -208,16 +204,30 @@ class DerivedBody:
     def _run_sized(self) -> tuple[list[str], list[str]]:
         """A call of a kernel that decides its results' shapes, and the results."""
         self.headers.add("bridge/sized_by_kernel.h")
-        outs = self.source.outputs()
         on_copies = self.call.kernel.execution is Execution.COPIES
         device = "at::kCPU" if on_copies else "opsmith::lean_device()"
-        many = len(outs) > 1
-        sized = {out: f"sized_{out}" for out in outs}
-        lines = [f"const auto shapes = {self._meta_call()};"]
-        for index, name in enumerate(sized.values()):
-            meta = f"std::get<{index}>(shapes)" if many else "shapes"
-            lines.append(f"const opsmith::SizedByKernel {name}({meta}, {device});")
-        return [*lines, f"{self.run(sized)};"], [f"{name}.result()" for name in sized.values()]
+        sized = {out: f"sized_{out}" for out in self.source.outputs()}
+        return [
+            f"const auto shapes = {self._meta_call()};",
+            *(
+                f"const opsmith::SizedByKernel {name}({shape}, {device});"
+                for name, shape in zip(sized.values(), self._described(), strict=True)
+            ),
+            f"{self.run(sized)};",
+        ], [f"{name}.result()" for name in sized.values()]
+
+    def _described(self) -> list[str]:
+        """The meta function's description of each result, out of the ``shapes`` that it returned."""
+        count = len(self.source.outputs())
+        return ["shapes"] if count == 1 else [f"std::get<{i}>(shapes)" for i in range(count)]
+
+    def _elsewhere_unless_fitting(self) -> list[str]:
+        """Leaves an ``out`` of another dtype than the result's to the CPU, where the plan does."""
+        fits = " && ".join(
+            f"opsmith::fits({out}, {shape})"
+            for out, shape in zip(self.signature.outputs(), self._described(), strict=True)
+        )
+        return self.elsewhere_if(f"!({fits})")
 
     # ---- results
 
