@@ -249,8 +249,8 @@ def test_an_out_that_a_transform_resizes_is_contiguous() -> None:
     x = torch.rand(2, 3, 4)
     for given in (x, on_device(torch.clone, x)):
         out = torch.empty(0, dtype=torch.complex64, device=given.device)
-        assert aten._fft_r2c.out(given, [1, 0], 0, True, out=out).stride() == (8, 4, 1)
-        assert aten._fft_c2c.out(given + 0j, [1, 0], 0, True, out=out).stride() == (12, 4, 1)
+        assert aten._fft_r2c.out(given, [1, 0], 0, True, out=out).is_contiguous()
+        assert aten._fft_c2c.out(given + 0j, [1, 0], 0, True, out=out).is_contiguous()
 
 
 def test_quarters_of_a_turn_are_exact() -> None:

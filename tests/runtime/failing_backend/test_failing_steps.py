@@ -34,6 +34,8 @@ DRIVER = SimDriver(opsmith.load("sim").built.driver)
 import torch  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
+# Where no launch waits for its kernel, a wait that fails is about an earlier one.
+EARLIER = "" if IS_BLOCKING else ", since work that was launched earlier has failed"
 # How the error begins where a call of the entry fails.
 ERRORS = {
     "allocate": "sim:0 out of memory.",
@@ -47,7 +49,7 @@ ERRORS = {
     "event_record": "could not record an event on sim:0: ",
     "stream_wait_event": "could not make a stream wait for an event on sim:0: ",
     "event_query": "could not query an event on sim:0: ",
-    "event_synchronize": "could not synchronise an event on sim:0: ",
+    "event_synchronize": f"could not synchronise an event on sim:0{EARLIER}: ",
     "event_elapsed": "could not take the time between two events on sim:0: ",
     "pinned_allocate": "could not pin 256 bytes of host memory on sim:0: ",
 }
