@@ -172,7 +172,11 @@ class DerivedBody:
             *(
                 f"auto result_{out} = opsmith::result_in({', '.join([out, resized, *operands])});"
                 for out, shape in zip(outs, described, strict=True)
-                for resized in [f"{shape}.contiguous()" if self.call.contiguous_out else shape]
+                for resized in [
+                    f"{shape}.clone(at::MemoryFormat::Contiguous)"
+                    if self.call.contiguous_out
+                    else shape
+                ]
             ),
             f"{self.run({out: f'result_{out}' for out in outs})};",
             *(f"opsmith::write_out({self._quoted_name()}, result_{out}, {out});" for out in outs),

@@ -61,12 +61,13 @@ def _zero_of_a_sum(step: Step, kind: str, ours: SampleOutcome, theirs: SampleOut
     An element that is its mean is a zero after rounding, of either sign.
     """
     base = step.operator.partition(".")[0].rstrip("_")
-    sums = (
-        base in _PRODUCTS
-        or base.endswith(("_norm", "pinv", "pinverse"))
-        or base.startswith("upsample")
-    )
+    sums = _sums_products(base) or base.endswith(("_norm", "pinv", "pinverse"))
     return kind == "sign of zero" and sums
+
+
+def _sums_products(base: str) -> bool:
+    """Whether results of the operator are sums of products: matrices', interpolations' and transforms'."""
+    return base in _PRODUCTS or base.startswith(("upsample", "fft_", "_fft_"))
 
 
 def _largest_zero(step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome) -> bool:
@@ -251,6 +252,8 @@ _TAKEN_ELSEWHERE = (
     "masked_fill_ only supports boolean masks, but got mask with dtype unsigned char",
     # The gradient of a real number that is filled into a complex tensor.
     "input_is_complex == grad_is_complex",
+    # A Fourier transform of no elements, over a dimension that has some.
+    "MKL FFT error",
     # The gradient of group_norm without a weight and without elements: a bug of its own.
     "tensor does not have a device",
 )
@@ -449,15 +452,11 @@ def _moments_of_infinity(step: Step, kind: str, ours: SampleOutcome, theirs: Sam
 def _products_that_are_no_numbers(
     step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome
 ) -> bool:
-    """Whether NaN and infinity meet a zero of the padding, of alpha or of an interpolation, or are left out,
-    BLAS leaves open.
+    """Whether NaN and infinity meet a zero of the padding, of alpha, of an interpolation or of a root of
+    unity, or are left out, BLAS and Fourier transforms leave open.
     """
     base = step.operator.partition(".")[0].rstrip("_")
-    return (
-        kind == "values"
-        and (base in _PRODUCTS or base.startswith("upsample"))
-        and _are_close_where_finite(ours, theirs)
-    )
+    return kind == "values" and _sums_products(base) and _are_close_where_finite(ours, theirs)
 
 
 def _place_that_is_no_number(
