@@ -449,6 +449,8 @@ def _has_rounding(tensor: Tensor) -> bool:
 def _same_bits(mine: Tensor, other: Tensor) -> bool:
     if mine.dtype is not other.dtype or other.is_complex():
         mine, other = widened(mine), widened(other)
+    if other.is_complex():
+        mine, other = (torch.view_as_real(each.resolve_conj()) for each in (mine, other))
     return torch.equal(mine, other) and not _signs_of_zero_differ(mine, other)
 
 
