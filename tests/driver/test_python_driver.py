@@ -223,7 +223,7 @@ Chip = Checked
         """
         import sys
         x = torch.ones(3, device="chip")
-        (driver,) = (m for name, m in sys.modules.items() if name.startswith("opsmith_driver_of_"))
+        (driver,) = (m for name, m in sys.modules.items() if name.startswith("opsmith_file_"))
         driver.Checked.broken = True
         try:
             x.cpu()

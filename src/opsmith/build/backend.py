@@ -177,6 +177,7 @@ def _built(backend: Backend, record: _Record, cache: Path) -> BuiltBackend:
             each for library in backend.libraries for each in library.external_namespaces
         ),
         python_driver=backend.driver.python,
+        calls_python=backend.calls_python,
     )
 
 
@@ -188,7 +189,7 @@ def _build(
     report: OnProgress,
 ) -> _Record:
     report(Progress("planning every operator"))
-    backend, plan = opened.outline, opened.plan
+    backend, plan = opened.outline, opened.compiled_plan
     report(Progress("generating C++"))
     generated = generated_for(plan, cache)
     library, driver = compiled(opened, generated, installed, compiler, cache, report)
@@ -227,7 +228,7 @@ def compiled(
     try:
         compilation.run(cache / "logs" / f"{backend.name}.log", report)
     except SymbolUndefined as error:
-        raise located_symbol(error, opened.plan, backend) from None
+        raise located_symbol(error, opened.compiled_plan, backend) from None
     output, *outputs = compilation.outputs()
     return output, outputs[0] if outputs else None
 
@@ -399,7 +400,8 @@ def own_files(backend: Backend) -> list[Path]:
     """The files that ``backend`` is made of, but for those that come with opsmith."""
     python = backend.driver.python
     classes = {python.source} if python and isinstance(python.source, Path) else set()
-    return [path for path in _described(backend) | classes if not is_package(path)]
+    modules = {path for library in backend.libraries for path in library.modules}
+    return [path for path in _described(backend) | classes | modules if not is_package(path)]
 
 
 def _described(backend: Backend) -> set[Path]:

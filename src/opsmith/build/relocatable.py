@@ -53,7 +53,7 @@ def build_relocatable(
     compiler = installed.compiler or find_compiler(cache)
     report(Progress("generating C++"))
     # Refusals name places: in a package they are those of its own files.
-    generated = generated_for(plan.relative_to(folder), cache)
+    generated = generated_for(opened.compiled_plan.relative_to(folder), cache)
     relocatable = Relocatable(folder, folder / libraries_in)
     library, driver = compiled(opened, generated, installed, compiler, cache, report, relocatable)
     adapter = None

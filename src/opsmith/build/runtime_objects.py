@@ -43,7 +43,7 @@ def collect_runtime_objects(folder: Path, progress: OnProgress | None = None) ->
         libraries = [library_of(read_backend(described, None), Path(made), installed, compiler)]
         for host_window in ("on", "off"):
             opened = OpenedBackend(_described(Path(made), _REGISTERED, host_window), cache)
-            generated = generated_for(opened.plan, cache)
+            generated = generated_for(opened.compiled_plan, cache)
             library = library_of(opened.outline, generated, installed, compiler)
             units = tuple(map(generated_unit, library.generated))
             libraries.append(replace(library, generated=(), units=units, lean=()))

@@ -31,6 +31,8 @@ class BuiltBackend:
     external_namespaces: tuple[ExternalNamespace, ...] = ()
     python_driver: PythonDriver | None = None
     """The class behind the driver, for which ``driver`` only stands."""
+    calls_python: bool = False
+    """Whether the description has kernels that are called in Python, registered when it is loaded."""
     package: str = ""
     adapters: Mapping[str, Path] = field(default_factory=dict)
 

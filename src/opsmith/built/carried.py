@@ -125,6 +125,7 @@ def _backend(description: Path, contents: Contents, build: CarriedBuild) -> Buil
             for each in contents.namespaces
         ),
         python_driver=_driver_class(contents, folder),
+        calls_python=contents.calls_python,
         package=contents.distribution,
         adapters={
             suffix: folder / FOLDER / build.folder / file.name

@@ -89,6 +89,7 @@ class Contents(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     driver_place: Place
     namespaces: tuple[Namespace, ...]
     builds: tuple[CarriedBuild, ...]
+    calls_python: bool = False
 
 
 class _Header(msgspec.Struct, frozen=True):

@@ -29,7 +29,7 @@ def gen(
     """Write a backend's generated C++ to a folder, without compiling it."""
     opened = open_backend(backend)
     # Places are given relative to the description, so that every checkout gets the same bytes.
-    plan = opened.plan.relative_to(opened.path.parent)
+    plan = opened.compiled_plan.relative_to(opened.path.parent)
     files = emit(plan)
     found = (compare if check else update)(files, output, plan.backend)
     if json:

@@ -17,6 +17,7 @@ from opsmith.description.installed import (
     package_of_description,
     package_of_module,
 )
+from opsmith.description.launch_expressions import function_of
 from opsmith.description.library import read_library
 from opsmith.description.model import (
     Abi,
@@ -45,6 +46,8 @@ from opsmith.description.model import (
     Rng,
     StubKernel,
     Triton,
+    TritonForm,
+    TritonLaunch,
     Unserved,
 )
 from opsmith.description.old_names import warn_of_old_name, with_new_name
@@ -93,11 +96,14 @@ __all__ = [
     "Rng",
     "StubKernel",
     "Triton",
+    "TritonForm",
+    "TritonLaunch",
     "Unserved",
     "check_callable",
     "check_device_name",
     "entry_point",
     "find_backend",
+    "function_of",
     "has_python_kernels",
     "hides_host_windows",
     "import_library",

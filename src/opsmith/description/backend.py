@@ -38,7 +38,7 @@ from opsmith.description.names import check_library_name, operator_name
 from opsmith.description.old_names import warn_of_old_name, with_new_name
 from opsmith.description.paths import directories_of, files_of, is_directory, is_file
 from opsmith.description.python_driver import python_driver, python_driver_of
-from opsmith.description.triton import TritonKey, triton
+from opsmith.description.triton import TritonKey, is_interpreted, triton
 from opsmith.errors import (
     BackendUnknown,
     FileMissing,
@@ -211,7 +211,8 @@ def read_backend(path: Path, catalogue: Catalogue | None) -> Backend:
         rng_location=document.locate("rng"),
         inductor=Inductor(raw.inductor) if raw.inductor else None,
         inductor_location=document.locate("inductor"),
-        triton=triton(document, raw.inductor, raw.triton),
+        triton=(served := triton(document, raw.inductor, raw.triton)),
+        triton_is_interpreted=is_interpreted(served),
         autocast=autocast(document, raw.autocast, catalogue),
         files=(path, *manifests),
     )

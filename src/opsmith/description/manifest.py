@@ -46,6 +46,7 @@ from opsmith.description.names import (
 from opsmith.description.other_releases import left_out
 from opsmith.description.paths import directories_of, files_of
 from opsmith.description.stubs import check_stub
+from opsmith.description.triton_kernels import read_triton_manifest
 from opsmith.errors import KernelDuplicate, KernelRejected, Location, SyntaxInvalid
 from opsmith.schema import Catalogue, Declaration
 
@@ -82,7 +83,7 @@ class _FusedKernel(msgspec.Struct, forbid_unknown_fields=True):
 class _Manifest(msgspec.Struct, forbid_unknown_fields=True):
     library: str
     kernels: list[_Kernel]
-    abi: Literal["aten", "executorch"] = "aten"
+    abi: Literal["aten", "executorch", "triton"] = "aten"
     execution: Literal["device", "host"] = "device"
     device_guard: bool = True
     symint: bool = False
@@ -121,6 +122,8 @@ def read_manifest(document: Document, catalogue: Catalogue | None) -> Library:
     """The library of a manifest.  Raises a :class:`DescriptionError` at the place of the first mistake."""
     if document.data.get("abi") == Abi.EXECUTORCH.value:
         return _read_executorch_manifest(document, catalogue)
+    if document.data.get("abi") == Abi.TRITON.value:
+        return read_triton_manifest(document, catalogue)
     raw = document.convert(_Manifest)
     check_library_name(raw.library, document.locate("library"))
     obstacle = obstacle_in_cpp(raw.class_name) if raw.class_name else None

@@ -23,6 +23,13 @@ class Abi(Enum):
     """A C++ function on ExecuTorch's lean tensors, with its ``KernelRuntimeContext&`` first."""
     PYTHON = "python"
     """A Python callable."""
+    TRITON = "triton"
+    """A function of Triton's in a Python module, or one that launches such functions."""
+
+    @property
+    def is_python(self) -> bool:
+        """Whether its kernels are called in Python, and registered when the device is loaded."""
+        return self in (Abi.PYTHON, Abi.TRITON)
 
 
 class Execution(Enum):
@@ -173,6 +180,35 @@ class StubKernel:
     execution: Execution = Execution.DEVICE
 
 
+class TritonForm(Enum):
+    """What a manifest names of Triton's for an operator."""
+
+    LAUNCHER = "launcher"
+    """A Python function with the operator's arguments, which launches Triton's functions."""
+    FUNCTION = "function"
+    """A ``@triton.jit`` function on pointers, launched over a grid."""
+    ELEMENTS = "elements"
+    """A ``@triton.jit`` function of one element of each operand, which returns the result's."""
+
+
+@dataclass(frozen=True)
+class TritonLaunch:
+    """The launch of a kernel of Triton's: the object ``name`` of ``module``, a file or the name of a module.
+
+    ``arguments`` are a function's parameters that are no arguments of the operator, and ``grid`` the
+    programs along up to three axes, as expressions of ints (:mod:`opsmith.description.launch_expressions`).
+    ``options`` are passed by keyword: ``constexpr`` parameters, and what Triton's compiler takes, such as
+    ``num_warps``.
+    """
+
+    module: str
+    name: str
+    form: TritonForm
+    arguments: tuple[tuple[str, str], ...] = ()
+    grid: tuple[str, ...] = ()
+    options: tuple[tuple[str, bool | int | float | str], ...] = ()
+
+
 @dataclass(frozen=True)
 class Kernel:
     """One implementation of one operator.
@@ -207,6 +243,7 @@ class Kernel:
     a function of libtorch or, where ``structured``, a class.
 
     ``attention`` is what a kernel for scaled dot-product attention says of the calls that it takes.
+    ``launch`` is given for kernels of Triton's.
     """
 
     operator: str
@@ -235,6 +272,7 @@ class Kernel:
     attention: AttentionLimits | None = None
     on_devices: bool = True
     device_dtypes: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    launch: TritonLaunch | None = None
 
 
 @dataclass(frozen=True)
@@ -329,7 +367,8 @@ class Library:
     are sources that are compiled once for each instruction set; ``meta_sources``, of a library whose
     kernels know nothing of PyTorch, define the functions that its ``metas`` name.
     ``external_namespaces`` are those of operators that it implements and others define.
-    ``on_devices`` is whether devices have its kernels too, beside ExecuTorch.
+    ``on_devices`` is whether devices have its kernels too, beside ExecuTorch.  ``modules`` are the files of
+    Python that kernels are called in.
     """
 
     name: str
@@ -350,6 +389,7 @@ class Library:
     external_namespaces: tuple[ExternalNamespace, ...] = ()
     fused_kernel: FusedKernel | None = None
     options: BuildOptions = BuildOptions()
+    modules: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -431,7 +471,8 @@ class Backend:
 
     ``libraries`` ends with ``runtime``, the operators that every device needs.  ``rng`` and its place:
     which random numbers the device's generators give.  ``inductor`` is None where the plan chooses;
-    ``triton`` is there with ``Inductor.TRITON``.
+    ``triton`` is there with ``Inductor.TRITON``.  ``triton_is_interpreted``: Triton's kernels run on the
+    host.
     """
 
     name: str
@@ -445,6 +486,7 @@ class Backend:
     inductor: Inductor | None
     inductor_location: Location
     triton: Triton | None = None
+    triton_is_interpreted: bool = True
     autocast: Autocast = Autocast()
     files: tuple[Path, ...] = field(default=())
     """The YAML files that were read, for cache keys."""
@@ -476,6 +518,18 @@ class Backend:
                 for each in self.libraries
                 if each.on_devices
             ),
+        )
+
+    @property
+    def calls_python(self) -> bool:
+        """Whether kernels of a library are called in Python."""
+        return any(each.abi.is_python for each in self.libraries)
+
+    @property
+    def compiled(self) -> Backend:
+        """The backend without the libraries whose kernels are called in Python."""
+        return replace(
+            self, libraries=tuple(each for each in self.libraries if not each.abi.is_python)
         )
 
     @property

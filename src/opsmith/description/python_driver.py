@@ -30,14 +30,34 @@ def python_driver(text: str, folder: Path, location: Location | None = None) -> 
         )
     if not is_path:
         return PythonDriver(source, name)
-    path = folder / source
+    return PythonDriver(_file(source, folder, location), name)
+
+
+def python_source(text: str, folder: Path, location: Location | None = None) -> Path | str:
+    """The Python file ``text``, relative to ``folder``, or the module that can be imported by that name.
+
+    Raises :class:`SyntaxInvalid` or :class:`FileMissing`, at ``location``.
+    """
+    if text.endswith(".py"):
+        return _file(text, folder, location)
+    if not _MODULE.fullmatch(text):
+        raise SyntaxInvalid(
+            f"`{text}` names no module of Python",
+            location=location,
+            remedy="write a file (kernels.py), or a module that can be imported (mychip.kernels)",
+        )
+    return text
+
+
+def _file(name: str, folder: Path, location: Location | None) -> Path:
+    path = folder / name
     if not is_file(path):
         raise FileMissing(
             f"there is no file {path}",
             location=location,
             remedy="paths are relative to the YAML file that names them" if location else "",
         )
-    return PythonDriver(path.resolve(), name)
+    return path.resolve()
 
 
 def python_driver_of(named: PythonDriver, location: Location, host_window: bool) -> Driver:

@@ -1,10 +1,11 @@
-"""Reads `triton` of ``backend.yaml``: what serves ``torch.compile`` with `inductor: triton`.
+"""Reads `triton` of ``backend.yaml``: Triton's backend for the device, for kernels and compiled graphs.
 
-Whether Triton and the classes are there is not checked before a graph is compiled.
+Whether Triton and the classes are there is not checked before a kernel or a graph is compiled.
 """
 
 from __future__ import annotations
 
+import os
 import re
 
 import msgspec
@@ -15,6 +16,11 @@ from opsmith.errors import SyntaxInvalid
 
 # A class: the module that has it, and its name in there.
 _CLASS = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+
+
+def is_interpreted(triton: Triton | None) -> bool:
+    """Whether Triton's interpreter runs its kernels, on the host: where no backend is named, or on demand."""
+    return triton is None or os.environ.get("TRITON_INTERPRET") == "1"
 
 
 class TritonKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -28,15 +34,15 @@ class TritonKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def triton(document: Document, inductor: str | None, raw: TritonKey | None) -> Triton | None:
-    """The Triton support that ``raw`` describes; `inductor` is `triton` where there is one.
+    """The Triton support that ``raw`` describes; `inductor: triton` needs it.
 
-    Raises :class:`SyntaxInvalid` for one without the other, and for names that cannot be one.
+    Raises :class:`SyntaxInvalid` where it is missing, and for names that cannot be one.
     """
-    if (raw is None) is (inductor == "triton"):
+    if raw is None and inductor == "triton":
         raise SyntaxInvalid(
-            "`inductor: triton` and `triton: …` go together",
-            location=document.locate("inductor" if raw is None else "triton"),
-            remedy="name Triton's backend for the device, `triton: {backend: mychip}`, or leave out both",
+            "`inductor: triton` needs to know Triton's backend for the device",
+            location=document.locate("inductor"),
+            remedy="name it, `triton: {backend: mychip}`, or leave out `inductor: triton`",
         )
     if raw is None:
         return None

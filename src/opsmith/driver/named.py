@@ -1,4 +1,4 @@
-"""A driver's class, imported from the module or the file that a description names."""
+"""What a description names in a module or a file of Python, imported: a driver's class."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def driver_class(source: Path | str, name: str, location: Location | None = None
     Raises :class:`DriverInvalid`, at ``location``.
     """
     try:
-        module = _module(source)
+        module = imported(source)
     except Exception as error:
         raise DriverInvalid(
             f"`{source}` cannot be imported: {_last_line(error)}",
@@ -45,11 +45,12 @@ def driver_class(source: Path | str, name: str, location: Location | None = None
     return found
 
 
-def _module(source: Path | str) -> ModuleType:
+def imported(source: Path | str) -> ModuleType:
+    """The module of that name, or that of a file."""
     if isinstance(source, str):
         return importlib.import_module(source)
     # One module a file, however often it is asked for; `import` does not find it.
-    name = f"opsmith_driver_of_{source.stem}_{abs(hash(source)):x}"
+    name = f"opsmith_file_{source.stem}_{abs(hash(source)):x}"
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, source)

@@ -79,7 +79,10 @@ def described_files(backend: Backend, project: Project, *, with_sources: bool) -
 
 def _outside(path: Path, backend: Backend, project: Project) -> SourceOutside:
     named: list[tuple[Location, tuple[Path, ...]]] = [
-        (library.location, (*library.sources, *library.vectorised, *library.meta_sources))
+        (
+            library.location,
+            (*library.sources, *library.vectorised, *library.meta_sources, *library.modules),
+        )
         for library in backend.libraries
     ]
     named.append((backend.driver.location, backend.driver.sources))

@@ -129,7 +129,8 @@ def _built(
     """The builds of all environments, each in a folder of ``folder``; those of one torch are one build."""
     adapter = wanted.python_kernels
     if adapter is None:
-        adapter = project.is_package and has_python_kernels(project.folder)
+        registers = project.is_package and has_python_kernels(project.folder)
+        adapter = registers or read_backend(description, None).calls_python
     request = Request(str(description), str(folder), adapter)
     others = [each for each in wanted.pythons if not same_interpreter(each, sys.executable or "")]
     releases = [compiled_for(each) for each in wanted.torch]
@@ -207,6 +208,7 @@ def _contents(
             for each in library.external_namespaces
         ),
         builds=builds,
+        calls_python=backend.calls_python,
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from opsmith.description import Abi, Kernel
+from opsmith.description import Kernel
 from opsmith.errors import KernelRejected, nearest
 from opsmith.plan.model import Autograd, AutogradRoute, Entry, KernelCall, Operands, Route
 from opsmith.schema import Catalogue, Composite, Operator, Variant, gradient_operator, result_names
@@ -62,7 +62,7 @@ class Differentiation:
             "take the place of the decomposition that makes it differentiable",
             location=kernel.location,
             remedy="give kernels for the operators it decomposes into"
-            + ("" if kernel.abi is Abi.PYTHON else f", {gradient} to {where}"),
+            + ("" if kernel.abi.is_python else f", {gradient} to {where}"),
         )
 
     def of(self, entry: Entry, operator: Operator) -> Autograd | None:

@@ -90,7 +90,7 @@ def conditions(
     if kernel.abi is Abi.EXECUTORCH:
         every = (*inputs, *outputs)
         return IsLean(every), *lean_conditions(kernel, every, converted_scalars(entry.call, inputs))
-    if kernel.abi is Abi.PYTHON:
+    if kernel.abi.is_python:
         computes = entry.promotes
     else:
         iterator = kernel.structured and entry.group is not None and entry.group.iterator

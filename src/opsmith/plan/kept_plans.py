@@ -26,9 +26,14 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 _PLANNING_ROOMS = ("schema", "description", "plan")
 
 
-def kept_plan(backend: Backend, cache: Path, planned: Callable[[], Plan]) -> Plan:
-    """The plan of ``backend`` as ``cache`` has it, or what ``planned`` makes, kept there."""
-    key, path = _key(backend), backend.location.path
+def kept_plan(
+    backend: Backend, cache: Path, planned: Callable[[], Plan], kind: str = "whole"
+) -> Plan:
+    """The plan of ``backend`` as ``cache`` has it, or what ``planned`` makes, kept there.
+
+    ``kind`` tells plans of one backend apart.
+    """
+    key, path = _key(backend, kind), backend.location.path
     if plan := _known.get((key, path)):
         return plan
     record = cache / "plans" / f"{key}.json"
@@ -44,10 +49,10 @@ def kept_plan(backend: Backend, cache: Path, planned: Callable[[], Plan]) -> Pla
 _known: dict[tuple[str, Path], Plan] = {}
 
 
-def _key(backend: Backend) -> str:
+def _key(backend: Backend, kind: str) -> str:
     folders = _folders(backend.location.path.parent)
-    lines = [torch_version(), planning_code_digest(), backend.location.path.name]
-    lines.append(str(backend.driver.window_is_hidden))
+    lines = [torch_version(), planning_code_digest(), backend.location.path.name, kind]
+    lines.append(f"{backend.driver.window_is_hidden} {backend.triton_is_interpreted}")
     lines += [f"{_with_names(str(file), folders)} {_digest_file(file)}" for file in backend.files]
     return _digest_text("\n".join(lines))
 

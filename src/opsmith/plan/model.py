@@ -188,11 +188,14 @@ class Interception:
 
 # The claim of every kernel on lean tensors, told where it makes no other.
 _LEAN_CLAIM = "at most 16 dimensions"
+# That of a kernel of Triton's, whose calls go on to others where it cannot be compiled.
+_TRITON_CLAIM = "what Triton compiles"
 
 
 def takes_all(kernel: Kernel) -> bool:
     """Whether ``kernel`` takes whatever Tensors PyTorch gives it."""
-    return kernel.abi is not Abi.EXECUTORCH and not (kernel.dtypes or kernel.arg_meta)
+    may_not_compile = kernel.abi is Abi.TRITON and kernel.fails_over
+    return not (kernel.abi is Abi.EXECUTORCH or kernel.dtypes or kernel.arg_meta or may_not_compile)
 
 
 def claims_of(kernel: Kernel) -> str:
@@ -208,6 +211,8 @@ def claims_of(kernel: Kernel) -> str:
     ]
     if not claims and kernel.abi is Abi.EXECUTORCH:
         return _LEAN_CLAIM
+    if not claims and kernel.abi is Abi.TRITON:
+        return _TRITON_CLAIM if kernel.fails_over else ""
     return ", ".join(claims)
 
 
@@ -378,7 +383,7 @@ class Entry:
         """
         if self.kernel is None or self.group is None or self.kernel.casts:
             return False
-        return self.group.iterator and (self.kernel.structured or self.kernel.abi is Abi.PYTHON)
+        return self.group.iterator and (self.kernel.structured or self.kernel.abi.is_python)
 
     @property
     def shaped_by(self) -> str | None:

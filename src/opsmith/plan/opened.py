@@ -50,8 +50,20 @@ class OpenedBackend:
             return self._planned()
         return kept_plan(self.outline, self._cache, self._planned)
 
+    @cached_property
+    def compiled_plan(self) -> Plan:
+        """The plan without kernels that are called in Python: what code is generated for."""
+        if not self.outline.calls_python:
+            return self.plan
+        if self._cache is None:
+            return self._planned_to_compile()
+        return kept_plan(self.outline, self._cache, self._planned_to_compile, "compiled")
+
     def _planned(self) -> Plan:
         return resolve(self.description, self.catalogue)
+
+    def _planned_to_compile(self) -> Plan:
+        return resolve(self.description.compiled, self.catalogue)
 
 
 def open_backend(name: str) -> OpenedBackend:

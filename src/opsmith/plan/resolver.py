@@ -7,6 +7,7 @@ and nowhere else, in the order of preference of :class:`~opsmith.plan.model.Rout
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 from typing import TypeVar
 
 from opsmith.description import (
@@ -89,6 +90,7 @@ def resolve(backend: Backend, catalogue: Catalogue) -> Plan:
 _ORDINARY_INSTEAD = {
     Abi.ATEN: "remove `structured: true` and give the kernel",
     Abi.PYTHON: "register it with `backend.kernel` and give it",
+    Abi.TRITON: "give the function",
 }
 
 
@@ -121,6 +123,23 @@ def _on_copies(backend: Backend) -> Backend:
                 kernels=tuple(map(changed, library.kernels)),
                 stubs=tuple(map(changed, library.stubs)),
             )
+            for library in backend.libraries
+        ),
+    )
+
+
+def _interpreted(backend: Backend) -> Backend:
+    """``backend`` with kernels of Triton's that its interpreter runs, which copies Tensors to host memory."""
+
+    def changed(kernel: Kernel) -> Kernel:
+        if kernel.abi is not Abi.TRITON:
+            return kernel
+        return replace(kernel, execution=Execution.COPIES)
+
+    return replace(
+        backend,
+        libraries=tuple(
+            replace(library, kernels=tuple(map(changed, library.kernels)))
             for library in backend.libraries
         ),
     )
@@ -175,6 +194,8 @@ Refused = tuple[Kernel, ...]
 
 class _Resolver:
     def __init__(self, backend: Backend, catalogue: Catalogue) -> None:
+        if backend.triton_is_interpreted:
+            backend = _interpreted(backend)
         self.backend = backend = backend if backend.driver.host_window else _on_copies(backend)
         self.host = Place.HOST if backend.driver.host_window else Place.COPIES
         self.denied = {operator.name: operator for operator in backend.fallback.deny}
@@ -395,7 +416,7 @@ class _Resolver:
         keys = {"structured_meta: override": bool(kernel.meta_symbol), "casts: true": kernel.casts}
         for key, given in keys.items():
             # Around a Python kernel, operands are cast whether it is structured or not.
-            if given and not kernel.structured and kernel.abi is not Abi.PYTHON:
+            if given and not kernel.structured and not kernel.abi.is_python:
                 raise KernelRejected(
                     f"`{key}` is for structured kernels, and this one for `{operator.name}` is not",
                     location=kernel.location,
@@ -504,6 +525,9 @@ class _Resolver:
             return None
         asked = (*refused, kernel)
         names = self.catalogue.variants_of(operator.name)
+        if not kernel.abi.is_python:  # compiled code calls compiled kernels only
+            of_group = chain.from_iterable(self.candidates.get(name, ()) for name in names)
+            asked += tuple(each for each in of_group if each.abi.is_python)
         if not any(self._candidate(name, asked) for name in names):
             return None
         entry = self._below_autograd(operator, asked)
@@ -550,7 +574,7 @@ class _Resolver:
         shape, elementwise = self._expected(operator, kernel)
         shape = (derived.shape if derived else None) or shape
         meta = None
-        if shape in (Shape.META_KERNEL, Shape.KERNEL) and kernel.abi is not Abi.PYTHON:
+        if shape in (Shape.META_KERNEL, Shape.KERNEL) and not kernel.abi.is_python:
             meta = self.metas.given_for(operator)
         if shape is not None and derived is not None and derived.shape is shape:
             source = f"`{meta.sources[0]}` ({meta.location})" if meta else shape.value
@@ -558,7 +582,9 @@ class _Resolver:
                 why += f"; shape from {shape.value}; rank and dtype from {source}"
             else:
                 why += f"; shape and dtype from {source}"
-        if kernel.execution is Execution.COPIES and not _is_on_copies(behind):
+        if kernel.abi is Abi.TRITON and kernel.execution is Execution.COPIES:
+            note += "; on copies in host memory: Triton's interpreter runs it"
+        elif kernel.execution is Execution.COPIES and not _is_on_copies(behind):
             driver = self.backend.driver
             why_not = f"{HOST_WINDOW}=off" if driver.window_is_hidden else driver.location
             note += f"; on copies in host memory: there is no host window ({why_not})"
@@ -678,7 +704,7 @@ class _Resolver:
 
     def _is_shaped(self, operator: Operator, kernel: Kernel) -> bool:
         """Whether there is a kernel for the meta device; one in Python brings its own."""
-        if operator.namespace == "aten" or kernel.abi is Abi.PYTHON:
+        if operator.namespace == "aten" or kernel.abi.is_python:
             return True
         return self.metas.of(operator) is not None
 
@@ -724,7 +750,7 @@ class _Resolver:
 
     def _beyond_python(self, operator: Operator, kernel: Kernel) -> str:
         """Why ``operator`` is not derived from ``kernel``, if that is a Python kernel."""
-        if kernel.abi is not Abi.PYTHON:
+        if not kernel.abi.is_python:
             return ""
         for one in (operator, self.catalogue.operators[kernel.operator]):
             written = {result.name for result in one.results or ()}

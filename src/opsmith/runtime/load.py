@@ -78,6 +78,8 @@ def load_found(
         fallback_policy.check(lambda: loaded.plan, override)
         _register(built)
     set_loaded_backend(loaded, by_package=by_package)
+    if built.calls_python:
+        loaded.serve_described_kernels()
     fallback_policy.start(lambda: loaded.plan, override)
     fallbacks.start()
     calls.start()

@@ -148,6 +148,10 @@ class LoadedBackend:
 
         return {qualified(entry.name): entry.route.value for entry in self.registered_entries}
 
+    def serve_described_kernels(self) -> None:
+        """Registers the kernels of the description that are called in Python."""
+        self._python_kernels.serve_described()
+
     @functools.cached_property
     def _python_kernels(self) -> PythonKernels:
         from opsmith.runtime.python_kernels import PythonKernels

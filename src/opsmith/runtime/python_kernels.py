@@ -12,7 +12,7 @@ import functools
 import importlib.machinery
 import importlib.util
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +29,7 @@ from opsmith.description import (
     with_python_kernels,
 )
 from opsmith.errors import KernelDuplicate, LoadError, Unsupported
-from opsmith.plan import Entry, OpenedBackend, Plan, Route, Shape, resolve_group
+from opsmith.plan import Entry, OpenedBackend, Place, Plan, Route, Shape, resolve_group
 from opsmith.plan.conditions import ComputesIn, HasDtype, conditions
 from opsmith.schema import (
     Catalogue,
@@ -117,18 +117,15 @@ class PythonKernels:
         self._changed = changed
         self._lock = threading.RLock()
         self._kernels: dict[str, PythonKernel[..., Any]] = {}
-        self._served: dict[str, _Served] = {}
+        # By operator, those behind first.
+        self._served: dict[str, tuple[_Served, ...]] = {}
+        self._described: dict[tuple[str, str], PythonKernel[..., Any]] = {}
         self._plan: Plan | None = None
-
-    @functools.cached_property
-    def compiled_plan(self) -> Plan:
-        """The plan that the loaded code was generated from."""
-        return self._opened.plan
 
     @property
     def plan(self) -> Plan:
         """The plan with the Python kernels that are registered now."""
-        return self._plan or self.compiled_plan
+        return self._plan or self._opened.plan
 
     @property
     def operators(self) -> tuple[str, ...]:
@@ -150,7 +147,7 @@ class PythonKernels:
     @property
     def served(self) -> tuple[Entry, ...]:
         """The entries of the operators that are served from a Python kernel now."""
-        return tuple(served.entry for served in self._served.values())
+        return tuple(links[-1].entry for links in self._served.values())
 
     def decorator(
         self,
@@ -213,26 +210,65 @@ class PythonKernels:
         entries = resolve_group(self._description, self.catalogue, name)
         adapter = self._adapter
         served = {entry.name: self._serve(entry, adapter) for entry in entries}
-        for entry in entries:
-            # The new registration stands before the old one ends: no call finds neither.
-            now = served[entry.name]
-            if now is None:
-                self._served.pop(entry.name, None)
-            else:
-                self._served[entry.name] = now
-            adapter.set_reason(entry.name, entry.refusal)
+        self._keep(entries, served, adapter)
         self._plan = self.plan.replacing(entries)
         self._changed()
 
-    def _serve(self, entry: Entry, adapter: ModuleType) -> _Served | None:
-        if entry.kernel is None or entry.kernel.abi is not Abi.PYTHON:
-            return None
-        kernel = self._kernels[entry.kernel.operator]
-        current = self._served.get(entry.name)
-        if current is not None and current.entry == entry and current.kernel is kernel:
+    def _keep(
+        self,
+        entries: Iterable[Entry],
+        served: Mapping[str, tuple[_Served, ...]],
+        adapter: ModuleType,
+    ) -> None:
+        for entry in entries:
+            # The new registration stands before the old one ends: no call finds neither.
+            if now := served[entry.name]:
+                self._served[entry.name] = now
+            else:
+                self._served.pop(entry.name, None)
+            adapter.set_reason(entry.name, entry.refusal)
+
+    def serve_described(self) -> None:
+        """Registers the kernels that the description itself has in Python: Triton's."""
+        entries = [
+            entry
+            for entry in self._opened.plan.entries
+            if any(link.kernel and link.kernel.abi.is_python for link in entry.chain)
+        ]
+        adapter = self._adapter
+        self._keep(entries, {entry.name: self._serve(entry, adapter) for entry in entries}, adapter)
+        self._changed()
+
+    def _serve(self, entry: Entry, adapter: ModuleType) -> tuple[_Served, ...]:
+        """The registrations for ``entry``, those behind it first: each goes on to the one before."""
+        links = [link for link in entry.chain if link.kernel and link.kernel.abi.is_python]
+        current = self._served.get(entry.name, ())
+        if [each.entry for each in current] == links[::-1] and all(
+            each.kernel is self._kernel_of(each.entry) for each in current
+        ):
             return current
-        operator = self.catalogue.operators[entry.kernel.operator]
-        return _Served(entry, kernel, _registration(entry, operator, kernel, adapter))
+        made = []
+        for link in reversed(links):
+            kernel = self._kernel_of(link)
+            operator = self.catalogue.operators[kernel.operator]
+            made.append(_Served(link, kernel, _registration(link, operator, kernel, adapter)))
+        return tuple(made)
+
+    def _kernel_of(self, entry: Entry) -> PythonKernel[..., Any]:
+        """The function that serves ``entry``: what was registered, or what the description names."""
+        described = entry.kernel
+        assert described is not None
+        if described.abi is Abi.PYTHON:
+            return self._kernels[described.operator]
+        key = described.library, described.operator
+        if key not in self._described:
+            # Here: most backends have no kernels of Triton's.
+            from opsmith.runtime.triton import function_of_kernel
+
+            schema = self.catalogue.operators[described.operator].schema
+            function = function_of_kernel(described, schema)
+            self._described[key] = PythonKernel(function, described, self)
+        return self._described[key]
 
     @functools.cached_property
     def catalogue(self) -> Catalogue:
@@ -266,7 +302,8 @@ def _registration(
     described = kernel.description
     call = entry.call
     assert call is not None
-    name = f"the Python kernel `{described.symbol}` ({described.location})"
+    whose = "Triton" if described.abi is Abi.TRITON else "Python"
+    name = f"the {whose} kernel `{described.symbol}` ({described.location})"
     return adapter.VariantRegistration(
         name=qualified(entry.name),
         kernel_operator=qualified(described.operator),
@@ -282,8 +319,10 @@ def _registration(
             for each in conditions(entry, operator.tensor_arguments, ())
             if isinstance(each, (HasDtype, ComputesIn))
         ],
+        has_next=entry.next is not None,
         other_dtypes=call.other_dtypes.value if call.other_dtypes else "",
         fails_over=described.fails_over,
+        on_copies=entry.place is Place.COPIES,
         kernel=adapter.PythonKernel(
             kernel.function,
             qualified(described.operator),

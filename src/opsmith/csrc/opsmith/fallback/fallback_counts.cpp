@@ -357,6 +357,8 @@ TORCH_LIBRARY_FRAGMENT(opsmith, m) {
         [](bool ask, std::vector<std::string> left_out) {
           fallback_counts().ask_for_callers(ask, std::move(left_out));
         });
+  // What Python moved for the call that it is in.
+  m.def("count_moved(int bytes) -> ()", [](int64_t bytes) { count_moved(static_cast<size_t>(bytes)); });
 }
 
 }  // namespace opsmith

@@ -5,6 +5,7 @@
 #include <opsmith/device/driver.h>
 #include <opsmith/device/empty.h>
 #include <opsmith/fallback/fallback_cause.h>
+#include <opsmith/fallback/fallback_counts.h>
 #include <opsmith/fallback/refusal.h>
 #include <opsmith/generated/structured.h>
 #include <opsmith/profile/device_work.h>
@@ -19,6 +20,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <set>
 
 namespace opsmith {
 namespace {
@@ -90,6 +92,14 @@ c10::IValue on_meta(const c10::IValue& value) {
     return c10::Device(c10::kMeta);
   }
   return value.isGenerator() ? c10::IValue() : value;
+}
+
+// A copy of `name` that lives as long as the process, as counts need it; one for each name.
+const char* lasting(const std::string& name) {
+  static std::mutex mutex;
+  static auto& names = *new std::set<std::string>;
+  const std::lock_guard lock(mutex);
+  return names.insert(name).first->c_str();
 }
 
 // ---- schemas ----
@@ -239,6 +249,7 @@ class BoxedDerivation final : public UnboxedServer {
   BoxedDerivation(Variant variant, std::shared_ptr<const RuntimeKernel> kernel)
       : variant_(std::move(variant)),
         full_name_(full_name(variant_.name)),
+        counted_name_(variant_.on_copies ? lasting(full_name_) : nullptr),
         kernel_(std::move(kernel)),
         op_(c10::Dispatcher::singleton().findSchemaOrThrow(variant_.name.name.c_str(),
                                                            variant_.name.overload_name.c_str())),
@@ -251,6 +262,9 @@ class BoxedDerivation final : public UnboxedServer {
         kernel_kind_(kind_of(kernel_schema_)),
         kernel_sources_(sources(kernel_schema_, schema_, /*with_outputs=*/false)),
         returned_(returned_arguments(schema_)) {
+    if (variant_.has_next) {
+      next_ = op_.getComputedKernelForDispatchKey(c10::DispatchKey::PrivateUse1);
+    }
     if (variant_.shaped_by.has_value()) {
       shaped_by_ = c10::Dispatcher::singleton().findSchemaOrThrow(variant_.shaped_by->name.c_str(),
                                                                   variant_.shaped_by->overload_name.c_str());
@@ -280,7 +294,7 @@ class BoxedDerivation final : public UnboxedServer {
     Stack results;
     try {
       if (C10_UNLIKELY(!serve(given, results))) {
-        variant_.other_dtypes(op, keys, stack);
+        next_.has_value() ? next_->callBoxed(op, keys, stack) : variant_.other_dtypes(op, keys, stack);
         return;
       }
     } catch (const Unsupported& refusal) {
@@ -288,7 +302,7 @@ class BoxedDerivation final : public UnboxedServer {
         throw;
       }
       const FallbackCause cause(refusal.reason());
-      fallback(op, keys, stack);
+      next_.has_value() ? next_->callBoxed(op, keys, stack) : fallback(op, keys, stack);
       return;
     }
     if (!std::all_of(returned_.begin(), returned_.end(),
@@ -808,11 +822,20 @@ class BoxedDerivation final : public UnboxedServer {
   }
 
   at::Tensor run(c10::ArrayRef<UnboxedArgument> arguments) const {
+    if (counted_name_ != nullptr) {
+      const CountedHostKernel counted(counted_name_);
+      return kernel_->run(arguments);
+    }
     const profile::StreamWork work(full_name_.c_str());
     return kernel_->run(arguments);
   }
 
   void run(Values arguments, Stack& results) const {
+    if (counted_name_ != nullptr) {
+      const CountedHostKernel counted(counted_name_);
+      (*kernel_)(arguments, results);
+      return;
+    }
     const profile::StreamWork work(full_name_.c_str());
     (*kernel_)(arguments, results);
   }
@@ -829,6 +852,7 @@ class BoxedDerivation final : public UnboxedServer {
 
   Variant variant_;
   std::string full_name_;
+  const char* counted_name_;  // null: it is no host's work
   std::shared_ptr<const RuntimeKernel> kernel_;
   c10::OperatorHandle op_;
   c10::OperatorHandle kernel_op_;
@@ -839,6 +863,7 @@ class BoxedDerivation final : public UnboxedServer {
   Kind kernel_kind_;
   std::vector<std::optional<size_t>> kernel_sources_;
   std::vector<std::optional<size_t>> returned_;
+  std::optional<c10::SafeKernelFunction> next_;
   std::optional<c10::OperatorHandle> shaped_by_;
   std::vector<std::optional<size_t>> shape_sources_;
   uint64_t computed_dtypes_ = 0;  // 0: all

@@ -62,10 +62,15 @@ struct Variant {
   // Operands and outputs arrive in the common dtype, as TensorIterator's do on the CPU.
   bool promotes = false;
   Operands operands = Operands::kOneDevice;
-  // By argument, "" standing for the common dtype, in which the kernel computes; others go to `other_dtypes`.
+  // By argument, "" standing for the common dtype, in which the kernel computes; others go on.
   std::vector<std::pair<std::string, std::vector<c10::ScalarType>>> dtypes;
+  // Calls that the kernel does not take go on to what is registered for the device before it, or to
+  // `other_dtypes`.
+  bool has_next = false;
   c10::KernelFunction::BoxedKernelFunction_withDispatchKeys* other_dtypes = nullptr;
-  bool fails_over = false;  // calls that the kernel refuses, with Unsupported, go to fallback()
+  // So do calls that it refuses, with Unsupported; without a next one to fallback().
+  bool fails_over = false;
+  bool on_copies = false;  // the kernel has the host compute on copies, and is counted so
 };
 
 // A registration with the dispatcher, which ends with the object; what it covered then serves again.

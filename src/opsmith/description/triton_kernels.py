@@ -1,0 +1,212 @@
+"""Reads a manifest with ``abi: triton``: operators whose kernels are a Python module's, in Triton.
+
+The module is named and not imported: whether it has what an entry says is found when the operator is first
+called.  Called by ``manifest``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from opsmith.description.document import Document, Step
+from opsmith.description.dtypes import expand_dtypes
+from opsmith.description.launch_expressions import obstacle_in_expression
+from opsmith.description.model import (
+    Abi,
+    Execution,
+    Kernel,
+    Library,
+    TritonForm,
+    TritonLaunch,
+)
+from opsmith.description.names import check_library_name, operator_name
+from opsmith.description.other_releases import left_out
+from opsmith.description.python_driver import python_source
+from opsmith.errors import KernelDuplicate, KernelRejected, SyntaxInvalid
+from opsmith.schema import Catalogue, Operator, Variant
+
+_Option = bool | int | float | str
+
+
+class _Kernel(msgspec.Struct, forbid_unknown_fields=True):
+    op: str
+    launcher: str = ""
+    function: str = ""
+    elements: str = ""
+    arguments: dict[str, str | int] = {}
+    grid: list[str | int] = []
+    options: dict[str, _Option] = {}
+    dtypes: list[str] | dict[str, list[str]] = []
+    on_error: Literal["raise", "fallback"] | None = None
+
+
+class _Manifest(msgspec.Struct, forbid_unknown_fields=True):
+    library: str
+    module: str
+    kernels: list[_Kernel]
+    abi: Literal["triton"] = "triton"
+    on_error: Literal["raise", "fallback"] = "raise"
+    type_alias: dict[str, list[str]] = {}
+
+
+def read_triton_manifest(document: Document, catalogue: Catalogue | None) -> Library:
+    """The library of a manifest of Triton's kernels.
+
+    Raises a :class:`~opsmith.errors.DescriptionError` at the place of the first mistake.
+    """
+    raw = document.convert(_Manifest)
+    check_library_name(raw.library, document.locate("library"))
+    module = python_source(raw.module, document.path.parent, document.locate("module"))
+    kernels: list[Kernel] = []
+    unserved = []
+    for index, entry in enumerate(raw.kernels):
+        if other := left_out(document, catalogue, "kernels", index):
+            unserved.append(other)
+            continue
+        kernel = _kernel(document, index, entry, raw, module, catalogue)
+        for earlier in kernels:
+            if earlier.operator == kernel.operator:
+                raise KernelDuplicate(
+                    f"two kernels for `{kernel.operator}` in library `{raw.library}`; the first is "
+                    f"`{earlier.symbol}` at {earlier.location}",
+                    location=kernel.location,
+                    remedy="keep one; another library can hold the other, in order of preference",
+                )
+        kernels.append(kernel)
+    return Library(
+        name=raw.library,
+        location=document.locate("library"),
+        abi=Abi.TRITON,
+        kernels=tuple(kernels),
+        unserved=tuple(unserved),
+        modules=(module,) if isinstance(module, Path) else (),
+    )
+
+
+def _kernel(
+    document: Document,
+    index: int,
+    entry: _Kernel,
+    manifest: _Manifest,
+    module: Path | str,
+    catalogue: Catalogue | None,
+) -> Kernel:
+    location = document.locate("kernels", index, "op")
+    name = operator_name(entry.op, location, catalogue)
+    form = _form(document, index, entry)
+    function = getattr(entry, form.value)
+    operator = catalogue.operators[name] if catalogue is not None else None
+    _check_form(document, index, entry, form, operator)
+    declared = entry.dtypes if isinstance(entry.dtypes, dict) else {"": entry.dtypes}
+    of_dtypes = document.locate("kernels", index, "dtypes")
+    group = catalogue.group_of.get(name) if catalogue is not None else None
+    return Kernel(
+        operator=name,
+        symbol=f"{manifest.module}:{function}",
+        library=manifest.library,
+        location=location,
+        abi=Abi.TRITON,
+        # PyTorch's meta function shapes `out` before such a kernel is called.
+        structured=group is not None and group.structured and group.out == name,
+        dtypes=tuple(
+            (argument, expand_dtypes(names, manifest.type_alias, of_dtypes))
+            for argument, names in declared.items()
+            if names
+        ),
+        execution=Execution.DEVICE,
+        fails_over=(entry.on_error or manifest.on_error) == "fallback",
+        launch=TritonLaunch(
+            module=str(module),
+            name=function,
+            form=form,
+            arguments=tuple((key, str(value)) for key, value in entry.arguments.items()),
+            grid=tuple(map(str, entry.grid)),
+            options=tuple(entry.options.items()),
+        ),
+    )
+
+
+def _form(document: Document, index: int, entry: _Kernel) -> TritonForm:
+    given = [form for form in TritonForm if getattr(entry, form.value)]
+    if len(given) != 1:
+        raise SyntaxInvalid(
+            "an entry names a Python function that launches (`launcher`), a function of Triton's on pointers "
+            "(`function`) or one of elements (`elements`), and exactly one of them",
+            location=document.locate("kernels", index),
+            remedy=f"write `launcher: {entry.launcher or 'my_softmax'}`, or another of the three",
+        )
+    (form,) = given
+    name = getattr(entry, form.value)
+    if not name.isidentifier():
+        raise SyntaxInvalid(
+            f"`{name}` is not the name of a function in Python",
+            location=document.locate("kernels", index, form.value),
+            remedy="name it without its module, which the key `module` names for all entries",
+        )
+    return form
+
+
+def _check_form(
+    document: Document,
+    index: int,
+    entry: _Kernel,
+    form: TritonForm,
+    operator: Operator | None,
+) -> None:
+    if form is not TritonForm.LAUNCHER and operator and operator.variant is not Variant.OUT:
+        raise KernelRejected(
+            f"`{form.value}` writes its result to `out`, and `{operator.name}` has none",
+            location=document.locate("kernels", index, "op"),
+            remedy="name the operator's out variant, from which the others are derived, or a `launcher`",
+        )
+    for key in ("arguments", "grid"):
+        if getattr(entry, key) and form is not TritonForm.FUNCTION:
+            raise SyntaxInvalid(
+                f"`{key}` is how a function on pointers is launched; {form.value} needs none",
+                location=document.locate("kernels", index, key),
+                remedy=f"remove `{key}`, or name the function with `function`",
+            )
+    if form is TritonForm.LAUNCHER and entry.options:
+        raise SyntaxInvalid(
+            "`options` are passed to a function of Triton's; a launcher passes its own",
+            location=document.locate("kernels", index, "options"),
+            remedy="remove `options`",
+        )
+    if form is TritonForm.FUNCTION and not 1 <= len(entry.grid) <= 3:
+        raise SyntaxInvalid(
+            "a function on pointers is launched over a grid of one to three axes",
+            location=document.locate("kernels", index, "grid"),
+            remedy="write the programs along each, such as `grid: ['cdiv(numel(out), BLOCK)']`",
+        )
+    names = None if operator is None else _names(operator, entry)
+    _check_expressions(document, ("kernels", index, "arguments"), entry.arguments, names)
+    _check_expressions(document, ("kernels", index, "grid"), dict(enumerate(entry.grid)), names)
+
+
+def _check_expressions(
+    document: Document,
+    steps: Sequence[Step],
+    given: Mapping[str, str | int] | Mapping[int, str | int],
+    names: Collection[str] | None,
+) -> None:
+    for key, value in given.items():
+        if obstacle := obstacle_in_expression(str(value), names):
+            raise SyntaxInvalid(
+                f"`{value}` is no expression of ints: {obstacle}",
+                location=document.locate(*steps, key),
+                remedy="write one like `cdiv(numel(out), BLOCK)`; docs/kernels/compilers.md says what it "
+                "may have",
+            )
+
+
+def _names(operator: Operator, entry: _Kernel) -> Sequence[str]:
+    """The names that an expression may have: the operator's arguments and the integers among the options."""
+    from opsmith.description.python_kernel import parameters_of
+
+    parameters = parameters_of(operator.schema)
+    integers = [key for key, value in entry.options.items() if type(value) is int]
+    return [*parameters.positional, *parameters.keywords, *integers]

@@ -1,0 +1,141 @@
+"""Triton's interpreter for launches on the loaded device: Python on the host, on copies of the Tensors.
+
+``TRITON_INTERPRET=1`` makes every ``@triton.jit`` function an interpreted one when it is decorated.  Here
+that is decided at a launch, by the device of its Tensors, so that libraries which want compiled functions can
+be imported, and kernels for other devices of the process go on being compiled.
+
+Triton's interpreter adds two bfloat16 numbers as if they were integers, and cuts a float32 off where it makes
+one of it.  So the second is mended here, and kernels that are given such Tensors are refused unless they do
+nothing but load and store them.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from opsmith import torch_names
+from opsmith.errors import Unsupported
+
+ONLY_MOVES_BFLOAT16 = "_opsmith_only_moves_bfloat16"
+"""An attribute of functions of ``@triton.jit`` that compute with bfloat16 in no other way than as float32."""
+
+_lock = threading.Lock()
+_state = threading.local()
+
+
+@functools.cache
+def interpret_on_devices() -> None:
+    """Has launches with a Tensor of a PrivateUse1 device interpreted from now on."""
+    from triton.runtime.autotuner import Autotuner
+    from triton.runtime.interpreter import InterpretedFunction, InterpreterBuilder, TensorHandle
+    from triton.runtime.jit import JITFunction
+
+    compiled_run, compiled_call, tuned_run = JITFunction.run, JITFunction.__call__, Autotuner.run
+    cut_off = InterpreterBuilder.cast_impl
+
+    @functools.wraps(cut_off)
+    def rounded(self: Any, src: Any, dst_type: Any) -> Any:
+        if (str(src.dtype.scalar), str(dst_type.scalar)) != ("fp32", "bf16"):
+            return cut_off(self, src, dst_type)
+        return TensorHandle(_rounded_to_bfloat16(src.data), dst_type.scalar)
+
+    def interpreted(function: Any) -> Any:
+        # Not a dict: the hash of such a function is that of all the source that it calls.
+        if not hasattr(function, "_opsmith_interpreted"):
+            function._opsmith_interpreted = InterpretedFunction(function.fn)
+        return function._opsmith_interpreted
+
+    @functools.wraps(compiled_run)
+    def run(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
+        if not _is_on_device((*args, *kwargs.values())):
+            return compiled_run(self, *args, grid=grid, warmup=warmup, **kwargs)
+        if not hasattr(self, ONLY_MOVES_BFLOAT16) and _has_bfloat16((*args, *kwargs.values())):
+            raise Unsupported(
+                f"Triton's interpreter cannot compute in bfloat16, which `{self.fn.__name__}` is given",
+                remedy="limit the entry to other dtypes (`dtypes`), let other kernels serve such calls "
+                "(`on_error: fallback`), or name Triton's backend for the device, `triton: {backend: …}`",
+            )
+        for hook in self.pre_run_hooks:
+            hook(*args, **kwargs)
+        # The interpreter replaces functions of triton.language while it runs.
+        with _lock, _Running():
+            result = interpreted(self).run(*args, grid=grid, warmup=warmup, **kwargs)
+        torch.ops.opsmith.count_moved(_moved((*args, *kwargs.values())))
+        return result
+
+    @functools.wraps(compiled_call)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not getattr(_state, "runs", False):
+            return compiled_call(self, *args, **kwargs)
+        return interpreted(self)(*args, **kwargs)
+
+    @functools.wraps(tuned_run)
+    def run_first(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not _is_on_device((*args, *kwargs.values())):
+            return tuned_run(self, *args, **kwargs)
+        # Times of an interpreter say nothing of a device: the first configuration is as good as any.
+        self.nargs = dict(zip(self.arg_names, args, strict=False))
+        config = self.configs[0]
+        try:
+            if config.pre_hook is not None:
+                config.pre_hook({**self.nargs, **kwargs, **config.all_kwargs()})
+            return self.fn.run(*args, **{**kwargs, **config.all_kwargs()})
+        finally:
+            self.nargs = None
+
+    JITFunction.run, JITFunction.__call__, Autotuner.run = run, call, run_first
+    InterpreterBuilder.cast_impl = rounded
+
+
+class _Running:
+    """While it lasts, functions that a kernel calls are interpreted too, on this thread."""
+
+    def __enter__(self) -> None:
+        _state.runs = True
+
+    def __exit__(self, *_: object) -> None:
+        _state.runs = False
+
+
+def _moved(arguments: Iterable[Any]) -> int:
+    """The bytes that a launch moves: the interpreter copies each storage whole, to the host and back."""
+    storages = {
+        each.untyped_storage()._cdata: each.untyped_storage().nbytes()
+        for each in arguments
+        if isinstance(each, torch.Tensor) and each.device.type == _device_type()
+    }
+    return 2 * sum(storages.values())
+
+
+def _rounded_to_bfloat16(numbers: Any) -> Any:
+    """The bits of float32 ``numbers`` as bfloat16, rounded to the nearest, to even in the middle."""
+    import numpy
+
+    bits = numpy.ascontiguousarray(numbers).view(numpy.uint32)
+    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+    return numpy.where(numpy.isnan(numbers), 0x7FC0, rounded).astype(numpy.uint16)
+
+
+def _has_bfloat16(arguments: Iterable[Any]) -> bool:
+    return any(getattr(each, "dtype", None) is torch.bfloat16 for each in arguments)
+
+
+def _is_on_device(arguments: Iterable[Any]) -> bool:
+    for each in arguments:
+        if isinstance(each, tuple):
+            if _is_on_device(each):
+                return True
+        elif getattr(getattr(each, "device", None), "type", "") == _device_type():
+            return True
+    return False
+
+
+@functools.cache
+def _device_type() -> str:
+    name: str = torch_names._get_privateuse1_backend_name()
+    return name

@@ -1,0 +1,89 @@
+"""A ``@triton.jit`` function on pointers, launched as a manifest's entry says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from opsmith.description import Kernel, function_of, parameters_of
+from opsmith.errors import KernelRejected
+
+
+class FunctionLauncher:
+    """Calls of an out operator by one launch of ``function``.
+
+    A parameter is an argument of the operator, one of the entry's ``arguments`` or of its ``options``; a
+    Tensor arrives as its pointer.  Tensors whose strides no argument asks for are contiguous: others are
+    copied, and copied back where the function writes to them.
+    """
+
+    def __init__(
+        self, kernel: Kernel, schema: str, function: Any, parameters: Sequence[str]
+    ) -> None:
+        launch = kernel.launch
+        assert launch is not None
+        given = parameters_of(schema)
+        self._positional, self._keywords = len(given.positional), given.keywords
+        names = (*given.positional, *given.keywords)
+        self._options = dict(launch.options)
+        arguments = dict(launch.arguments)
+        integers = {key: each for key, each in launch.options if type(each) is int}
+        scope = (*names, *integers)
+        self._integers = tuple(integers.values())
+        self._grid = function_of(launch.grid, scope)
+        self._computed = function_of(tuple(arguments.values()), scope)
+        self._order = [
+            (parameter, _place(parameter, names, arguments))
+            for parameter in parameters
+            if parameter not in self._options
+        ]
+        missing = [parameter for parameter, place in self._order if place is None]
+        if missing:
+            raise KernelRejected(
+                f"nothing says what `{missing[0]}` of `{kernel.symbol}` is: an argument of "
+                f"`{kernel.operator}` is called {', '.join(names)}",
+                location=kernel.location,
+                remedy=f"add `arguments: {{{missing[0]}: numel(out)}}`, or `options` for a constexpr",
+            )
+        text = " ".join(arguments.values())
+        self._strided = [index for index, name in enumerate(names) if f"stride({name}" in text]
+        self._outs = range(len(names) - len(_outs(schema)), len(names))
+        self._function = function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        values = [*args, *(kwargs[name] for name in self._keywords)]
+        written: list[tuple[Tensor, Tensor]] = []
+        for index, value in enumerate(values):
+            if (
+                isinstance(value, Tensor)
+                and index not in self._strided
+                and not value.is_contiguous()
+            ):
+                values[index] = value.contiguous()
+                if index in self._outs:
+                    written.append((value, values[index]))
+        grid = self._grid(*values, *self._integers)
+        if 0 in grid:
+            return
+        computed = self._computed(*values, *self._integers)
+        every = (*values, *computed)
+        self._function[grid](*(every[place] for _, place in self._order), **self._options)  # type: ignore[index]
+        for out, result in written:
+            out.copy_(result)
+
+
+def _place(
+    parameter: str, names: Sequence[str], arguments: Sequence[str] | dict[str, str]
+) -> int | None:
+    """The index of a parameter's value among the operator's arguments and what is computed of them."""
+    if parameter in arguments:
+        return len(names) + list(arguments).index(parameter)
+    return names.index(parameter) if parameter in names else None
+
+
+def _outs(schema: str) -> list[str]:
+    from opsmith.torch_names import FunctionSchema
+
+    return [each.name for each in FunctionSchema.parse(schema).arguments.out]

@@ -1,0 +1,66 @@
+"""The kernels of this backend, in Triton."""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def add(x, y, alpha):
+    return x + alpha * y
+
+
+@triton.jit
+def greater(x, y):
+    return x > y
+
+
+@triton.jit
+def inverse_root(x):
+    return 1 / tl.sqrt(x)
+
+
+@triton.jit
+def tangent(x):
+    return tl.no_such_function(x)
+
+
+@triton.jit
+def curve(x):
+    return 1 / (1 + tl.exp(-x))
+
+
+@triton.jit
+def sigmoid(self, out, n, BLOCK: tl.constexpr):  # noqa: N803
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = at < n
+    tl.store(out + at, curve(tl.load(self + at, mask=mask)), mask=mask)
+
+
+@triton.jit
+def copy_diagonal(self, out, step, to):
+    at = tl.program_id(0)
+    tl.store(out + at * to, tl.load(self + at * step))
+
+
+@triton.autotune([triton.Config({"SPARE": spare}) for spare in (1, 2)], key=["columns"])
+@triton.jit
+def softmax_of_rows(x, out, columns, BLOCK: tl.constexpr, SPARE: tl.constexpr):  # noqa: N803
+    row = tl.program_id(0)
+    at = tl.arange(0, BLOCK)
+    values = tl.load(x + row * columns + at, mask=at < columns, other=-float("inf"))
+    powers = tl.exp(values - tl.max(values, 0))
+    tl.store(out + row * columns + at, powers / tl.sum(powers, 0), mask=at < columns)
+
+
+def softmax(self, dim, half_to_float, *, out):
+    x = self.movedim(dim, -1).contiguous()
+    result = torch.empty_like(x)
+    columns = x.shape[-1]
+    if x.numel():
+        softmax_of_rows[(x.numel() // columns,)](
+            x, result, columns, BLOCK=triton.next_power_of_2(columns)
+        )
+    out.copy_(result.movedim(-1, dim))

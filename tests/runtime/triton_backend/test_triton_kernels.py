@@ -1,0 +1,162 @@
+"""Kernels of Triton's that a manifest names, in its interpreter: values, variants, refusals, counts."""
+
+# mypy: disable-error-code=attr-defined
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import opsmith
+from opsmith.errors import KernelRejected
+from opsmith.plan import Place
+
+HERE = Path(__file__).parent
+pytestmark = pytest.mark.isolated(OPSMITH_HOST_WINDOW=("on", "off"), nightly=("off",))
+SIM = opsmith.load(str(HERE / "backend.yaml"))
+
+
+def moved(value: Any) -> Any:
+    return value.to("sim") if isinstance(value, Tensor) and value.dim() else value
+
+
+def agree(function: Callable[..., Tensor], *args: Any, **close: float) -> None:
+    """The device's result has the CPU's values, dtype and strides, and one of ours has computed it."""
+    there = [moved(each) for each in args]
+    with opsmith.count_fallbacks(callers=False) as block:
+        found = function(*there)
+    theirs = function(*args)
+    assert {each.kernel_calls for each in block.fallbacks.counts} == {1}, block.fallbacks
+    assert found.stride() == theirs.stride()
+    torch.testing.assert_close(found.cpu(), theirs, **close)
+
+
+def test_the_plan_says_where_they_run() -> None:
+    entry = SIM.plan.entry("add.Tensor")
+    assert entry.library == "rows"
+    assert entry.place is Place.COPIES
+    assert "Triton's interpreter runs it" in entry.why
+    assert entry.next is not None
+    assert entry.next.library == "optimized"
+
+
+@pytest.mark.parametrize(
+    ("x", "y"),
+    [
+        (torch.randn(3, 4), torch.randn(3, 4)),
+        (torch.randn(3, 4), torch.randn(4)),
+        (torch.randn(3, 1, 2), torch.randn(4, 1)),
+        (torch.randn(5, 4).t(), torch.randn(4, 5)),
+        (torch.randn(4, 6)[:, ::2], torch.randn(4, 3)),
+        (torch.randn(2, 3, 4, 5).permute(0, 3, 1, 2), torch.randn(2, 3, 4, 5).permute(0, 3, 1, 2)),
+        (torch.randn(3, 4).double(), torch.tensor(0.1, dtype=torch.double)),
+        (torch.arange(5), torch.tensor(2**40)),
+        (torch.arange(5), 1.5),
+        (torch.tensor([True, False]), torch.tensor([True, True])),
+        (torch.randn(4), torch.arange(4)),
+        (torch.randn(3000), torch.randn(3000)),
+    ],
+)
+def test_elements(x: Tensor, y: Tensor | float) -> None:
+    agree(torch.add, x, y)
+    agree(torch.gt, x, y) if isinstance(y, Tensor) else None
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_halves_are_rounded_once(dtype: torch.dtype) -> None:
+    x, y = (torch.randn(257).to(dtype) for _ in range(2))
+    found = torch.add(x.to("sim"), y.to("sim"), alpha=3).cpu()
+    assert torch.equal(found, (x.float() + 3 * y.float()).to(dtype))
+
+
+def test_variants_of_a_function_of_elements() -> None:
+    x, y = torch.randn(3, 4), torch.randn(3, 4)
+    agree(lambda x, y: x.clone().add_(y, alpha=2), x, y)
+    agree(lambda x, y: torch.add(x, y, out=torch.empty(0, device=x.device)), x, y)
+    agree(lambda x, y: torch.add(x, y, out=torch.empty(4, 3, device=x.device).t()), x, y)
+    device = x.to("sim").requires_grad_()
+    torch.add(device, 1).square().sum().backward()
+    torch.testing.assert_close(device.grad.cpu(), 2 * (x + 1))
+
+
+def test_functions_on_pointers() -> None:
+    agree(torch.sigmoid, torch.randn(50))
+    agree(torch.sigmoid, torch.randn(6, 8)[:, ::2])
+    agree(lambda x: torch.sigmoid(x, out=torch.empty(5, 4, device=x.device).t()), torch.randn(4, 5))
+    agree(lambda x: x.clone().sigmoid_(), torch.randn(3, 3))
+    agree(lambda x: torch.diagonal_copy(x), torch.randn(5, 5))
+
+
+def test_launchers_and_what_they_tune() -> None:
+    agree(lambda x: torch.softmax(x, 0), torch.randn(3, 5))
+    agree(lambda x: torch.softmax(x, -1), torch.randn(2, 3, 7))
+
+
+def test_nothing_is_launched_for_no_elements() -> None:
+    x = torch.empty(0, 3, device="sim")
+    assert torch.add(x, 1).shape == torch.sigmoid(x).shape == torch.softmax(x, 1).shape == (0, 3)
+
+
+def test_other_dtypes_are_the_next_library() -> None:
+    x = torch.randn(3, 4).double()
+    with opsmith.count_fallbacks(callers=False) as block:
+        found = torch.softmax(x.to("sim"), 1)
+    torch.testing.assert_close(found.cpu(), torch.softmax(x, 1))
+    assert "_softmax" not in {each.operator for each in block.fallbacks.counts if each.calls} or (
+        SIM.plan.host is Place.COPIES
+    )
+
+
+def test_what_cannot_be_computed_goes_to_the_next_library() -> None:
+    x = torch.randn(4, dtype=torch.complex64)
+    torch.testing.assert_close((x.to("sim") + x.to("sim")).cpu(), x + x)
+    y = torch.randn(8).bfloat16()  # of which Triton's interpreter makes integers
+    torch.testing.assert_close(torch.sigmoid(y.to("sim")).cpu(), torch.sigmoid(y))
+
+
+def test_refusals_are_told_where_nothing_follows() -> None:
+    with pytest.raises(opsmith.Unsupported) as error:
+        torch.rsqrt(torch.randn(3, dtype=torch.complex64).to("sim"))
+    assert str(error.value) == (
+        f"{HERE / 'kernels.yaml'}:8:6: Triton has no torch.complex64, for `kernels.py:inverse_root`, the "
+        "kernel of `rsqrt.out`\n"
+        "  remedy: limit the entry to the dtypes that it takes (`dtypes`), or let other kernels serve such "
+        "calls (`on_error: fallback`)"
+    )
+
+
+def test_mistakes_in_the_module_are_located() -> None:
+    with pytest.raises(KernelRejected) as error:
+        torch.sinh(torch.ones(2, device="sim"))
+    assert str(error.value) == (
+        f"{HERE / 'kernels.yaml'}:20:6: `{HERE / 'kernels.py'}` has no `missing`, the kernel of `sinh.out`\n"
+        "  remedy: define it there, or name another"
+    )
+    with pytest.raises(KernelRejected) as error:
+        torch.cosh(torch.ones(2, device="sim"))
+    assert str(error.value) == (
+        f"{HERE / 'kernels.yaml'}:21:6: `kernels.py:greater` has 2 parameters, and `cosh.out` 1 operands\n"
+        "  remedy: write `def greater(self):`, each being one element, or a number"
+    )
+
+
+def test_their_calls_and_bytes_are_the_hosts() -> None:
+    x = torch.randn(4, 8, device="sim")
+    with opsmith.count_fallbacks(callers=False) as block:
+        torch.sigmoid(x)
+    (count,) = block.fallbacks.counts
+    assert (count.operator, count.calls, count.kernel_calls) == ("sigmoid", 1, 1)
+    assert count.bytes_moved == 4 * x.nbytes  # x and the result, both ways
+    with opsmith.fallback("deny"), pytest.raises(NotImplementedError, match="runs on the host"):
+        torch.sigmoid(x)
+
+
+def test_a_kernel_registered_in_python_comes_first() -> None:
+    x = torch.ones(3, device="sim")
+    with SIM.kernel("sigmoid.out")(lambda self, *, out: out.fill_(7)):
+        assert torch.sigmoid(x).tolist() == [7, 7, 7]
+    torch.testing.assert_close(torch.sigmoid(x).cpu(), torch.sigmoid(torch.ones(3)))
