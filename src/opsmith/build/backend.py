@@ -29,6 +29,7 @@ from opsmith.build.units import Unit, own_units, runtime_units, together
 from opsmith.built import BuiltBackend, carried_backend
 from opsmith.cache_folder import cache_root, sealed, unsealed
 from opsmith.description import (
+    FLAG_GEMS,
     Backend,
     Kernel,
     Library,
@@ -401,7 +402,9 @@ def own_files(backend: Backend) -> list[Path]:
     python = backend.driver.python
     classes = {python.source} if python and isinstance(python.source, Path) else set()
     modules = {path for library in backend.libraries for path in library.modules}
-    return [path for path in _described(backend) | classes | modules if not is_package(path)]
+    installed = {each.location.path for each in backend.libraries if each.name == FLAG_GEMS}
+    files = (_described(backend) - installed) | classes | modules
+    return [path for path in files if not is_package(path)]
 
 
 def _described(backend: Backend) -> set[Path]:

@@ -9,6 +9,7 @@ from opsmith.description.backend import (
 from opsmith.description.device_names import check_device_name
 from opsmith.description.document import Document, read_document
 from opsmith.description.dtypes import SCALAR_TYPE_OF
+from opsmith.description.formats.flag_gems import FLAG_GEMS
 from opsmith.description.formats.imported import Imported, import_library
 from opsmith.description.host_window import HOST_WINDOW, hides_host_windows
 from opsmith.description.installed import (
@@ -64,6 +65,7 @@ from opsmith.description.python_kernel import (
 from opsmith.description.python_modules import has_python_kernels
 
 __all__ = [
+    "FLAG_GEMS",
     "HOST_WINDOW",
     "SCALAR_TYPE_OF",
     "Abi",

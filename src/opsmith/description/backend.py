@@ -17,6 +17,7 @@ from opsmith.description.autocast import AutocastKey, autocast
 from opsmith.description.build_options import build_options
 from opsmith.description.device_names import check_device_name
 from opsmith.description.document import Document, read_document
+from opsmith.description.formats.flag_gems import FLAG_GEMS, find_flag_gems
 from opsmith.description.formats.known import YamlFormat, format_of
 from opsmith.description.host_window import hides_host_windows
 from opsmith.description.installed import installed_backends
@@ -297,12 +298,24 @@ def _find_library(name: str, document: Document, index: int) -> Path:
         path = path / "kernels.yaml"
     if is_file(path):
         return path
+    if name == FLAG_GEMS:
+        return _flag_gems(document, index)
     raise FileMissing(
         f"there is no kernel library `{name}`{nearest(name, shipped)}",
         location=document.locate("libraries", index),
         remedy=f"name a shipped library ({', '.join(shipped)}) or the path of a manifest, relative "
         "to this file",
     )
+
+
+def _flag_gems(document: Document, index: int) -> Path:
+    if (found := find_flag_gems()) is None:
+        raise FileMissing(
+            "FlagGems is not installed, whose operators the library `flag_gems` has",
+            location=document.locate("libraries", index),
+            remedy="pip install triton sqlalchemy && pip install --no-deps 'flag-gems>=5,<6'",
+        )
+    return found
 
 
 def _driver(document: Document, raw: _Driver | str) -> Driver:

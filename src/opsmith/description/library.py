@@ -8,6 +8,7 @@ from pathlib import Path
 
 from opsmith.description.document import Document, read_document
 from opsmith.description.formats.executorch import ExecutorchHeader, read_executorch_entries
+from opsmith.description.formats.flag_gems import read_flag_gems
 from opsmith.description.formats.known import YamlFormat, format_of
 from opsmith.description.formats.op_plugin import read_op_plugin_yaml
 from opsmith.description.formats.torchgen import read_torchgen_yaml
@@ -21,8 +22,10 @@ from opsmith.schema import Catalogue
 def read_library(path: Path, catalogue: Catalogue | None) -> Library:
     """The kernel library described by the file ``path``; raises like :func:`read_backend`.
 
-    The file is a manifest, or has one of the formats of others.
+    The file is a manifest, has one of the formats of others, or is FlagGems' module with its table.
     """
+    if path.suffix == ".py":
+        return read_flag_gems(path, catalogue)
     return read_document_as_library(read_document(path), catalogue)
 
 

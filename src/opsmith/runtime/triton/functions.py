@@ -12,9 +12,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from opsmith.description import Execution, Kernel, TritonForm, check_callable
+from opsmith.description import FLAG_GEMS, Execution, Kernel, TritonForm, check_callable
 from opsmith.driver.named import imported
 from opsmith.errors import KernelRejected, Unsupported, nearest
+from opsmith.runtime.triton.flag_gems import import_flag_gems
 from opsmith.runtime.triton.interpreter import interpret_on_devices
 
 
@@ -103,7 +104,7 @@ def _object(kernel: Kernel) -> Any:
     assert launch is not None
     source = Path(launch.module) if launch.module.endswith(".py") else launch.module
     try:
-        module = imported(source)
+        module = import_flag_gems() if source == FLAG_GEMS else imported(source)
     except Exception as error:
         raise KernelRejected(
             f"`{launch.module}`, which has the kernel of `{kernel.operator}`, cannot be imported: "

@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from types import ModuleType
 from typing import Any
 
 import torch
 
 from opsmith import torch_names
 from opsmith.errors import Unsupported
+from opsmith.runtime.triton.driver import activate_driver
 
 ONLY_MOVES_BFLOAT16 = "_opsmith_only_moves_bfloat16"
 """An attribute of functions of ``@triton.jit`` that compute with bfloat16 in no other way than as float32."""
@@ -31,11 +33,14 @@ _state = threading.local()
 @functools.cache
 def interpret_on_devices() -> None:
     """Has launches with a Tensor of a PrivateUse1 device interpreted from now on."""
+    from triton import language
+    from triton.runtime import interpreter
     from triton.runtime.autotuner import Autotuner
     from triton.runtime.interpreter import InterpretedFunction, InterpreterBuilder, TensorHandle
     from triton.runtime.jit import JITFunction
 
-    compiled_run, compiled_call, tuned_run = JITFunction.run, JITFunction.__call__, Autotuner.run
+    activate_driver()
+    compiled_run, compiled_call = JITFunction.run, JITFunction.__call__
     cut_off = InterpreterBuilder.cast_impl
 
     @functools.wraps(cut_off)
@@ -43,6 +48,9 @@ def interpret_on_devices() -> None:
         if (str(src.dtype.scalar), str(dst_type.scalar)) != ("fp32", "bf16"):
             return cut_off(self, src, dst_type)
         return TensorHandle(_rounded_to_bfloat16(src.data), dst_type.scalar)
+
+    def modules_of(function: Any) -> list[ModuleType]:
+        return [each for each in function.__globals__.values() if isinstance(each, ModuleType)]
 
     def interpreted(function: Any) -> Any:
         # Not a dict: the hash of such a function is that of all the source that it calls.
@@ -62,25 +70,40 @@ def interpret_on_devices() -> None:
             )
         for hook in self.pre_run_hooks:
             hook(*args, **kwargs)
+        given = [_as_tensor(each) for each in args]
         # The interpreter replaces functions of triton.language while it runs.
         with _lock, _Running():
-            result = interpreted(self).run(*args, grid=grid, warmup=warmup, **kwargs)
-        torch.ops.opsmith.count_moved(_moved((*args, *kwargs.values())))
-        return result
+            interpreted(self).run(*given, grid=grid, warmup=warmup, **kwargs)
+        torch.ops.opsmith.count_moved(_moved((*given, *kwargs.values())))
+        return _Launched(self, args, kwargs)
 
     @functools.wraps(compiled_call)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         if not getattr(_state, "runs", False):
             return compiled_call(self, *args, **kwargs)
-        return interpreted(self)(*args, **kwargs)
+        if any(each in (language, language.core) for each in modules_of(self.fn)):
+            return interpreted(self)(*args, **kwargs)
+        # Without a name for Triton's language in its module, it has that of the kernel that calls it.
+        return interpreted(self).rewrite()(*args, **kwargs)
 
-    @functools.wraps(tuned_run)
+    JITFunction.run, JITFunction.__call__ = run, call
+    Autotuner.run = with_first_configuration(Autotuner.run)
+    InterpreterBuilder.cast_impl = rounded
+    interpreter._patch_lang_tensor = _with_indices(interpreter._patch_lang_tensor)
+
+
+def with_first_configuration(run: Callable[..., Any]) -> Callable[..., Any]:
+    """``Autotuner.run``, or a subclass's, that tunes nothing for launches on the device.
+
+    Times of an interpreter say nothing of a device: the first configuration is as good as any.
+    """
+
+    @functools.wraps(run)
     def run_first(self: Any, *args: Any, **kwargs: Any) -> Any:
         if not _is_on_device((*args, *kwargs.values())):
-            return tuned_run(self, *args, **kwargs)
-        # Times of an interpreter say nothing of a device: the first configuration is as good as any.
+            return run(self, *args, **kwargs)
         self.nargs = dict(zip(self.arg_names, args, strict=False))
-        config = self.configs[0]
+        self.best_config = config = self.configs[0]
         try:
             if config.pre_hook is not None:
                 config.pre_hook({**self.nargs, **kwargs, **config.all_kwargs()})
@@ -88,8 +111,35 @@ def interpret_on_devices() -> None:
         finally:
             self.nargs = None
 
-    JITFunction.run, JITFunction.__call__, Autotuner.run = run, call, run_first
-    InterpreterBuilder.cast_impl = rounded
+    return run_first
+
+
+class _Launched:
+    """What a launch returns in the place of a compiled kernel: ``kernel[grid](…)`` launches again.
+
+    As a compiled kernel it knows its ``constexpr``s, and takes the other arguments by position.
+    """
+
+    def __init__(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._function = function
+        self._names = [each.name for each in function.params if not each.is_constexpr]
+        constants = {each.name for each in function.params if each.is_constexpr}
+        given = {**dict(zip(function.arg_names, args, strict=False)), **kwargs}
+        self._constants = {name: value for name, value in given.items() if name in constants}
+
+    def __getitem__(self, grid: Any) -> Callable[..., Any]:
+        def launch(*args: Any) -> Any:
+            if len(args) == len(self._function.arg_names):
+                return self._function.run(*args, grid=grid, warmup=False)
+            named = dict(zip(self._names, args, strict=True))
+            ordered = {**named, **self._constants}
+            return self._function.run(
+                *(ordered[name] for name in self._function.arg_names if name in ordered),
+                grid=grid,
+                warmup=False,
+            )
+
+        return launch
 
 
 class _Running:
@@ -102,6 +152,16 @@ class _Running:
         _state.runs = False
 
 
+def _as_tensor(argument: Any) -> Any:
+    """A Tensor for what has the address of one's memory, as FlagGems' ``StridedBuffer``."""
+    base = getattr(argument, "_base", None)
+    if isinstance(argument, torch.Tensor) or not isinstance(base, torch.Tensor):
+        return argument
+    typed = base if base.dtype is argument.dtype else base.view(argument.dtype)
+    offset = (argument.data_ptr() - base.data_ptr()) // argument.dtype.itemsize
+    return typed.as_strided((1,), (1,), typed.storage_offset() + offset)
+
+
 def _moved(arguments: Iterable[Any]) -> int:
     """The bytes that a launch moves: the interpreter copies each storage whole, to the host and back."""
     storages = {
@@ -110,6 +170,17 @@ def _moved(arguments: Iterable[Any]) -> int:
         if isinstance(each, torch.Tensor) and each.device.type == _device_type()
     }
     return 2 * sum(storages.values())
+
+
+def _with_indices(patch: Callable[..., Any]) -> Callable[..., Any]:
+    """``_patch_lang_tensor``, with which NumPy 2.4 makes an index of an array with one element, too."""
+
+    @functools.wraps(patch)
+    def patched(tensor: Any, scope: Any) -> None:
+        patch(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
+
+    return patched
 
 
 def _rounded_to_bfloat16(numbers: Any) -> Any:

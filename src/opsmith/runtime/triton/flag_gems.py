@@ -1,0 +1,77 @@
+"""FlagGems on the loaded device: imported as if for a vendor that it knows, with this device's name.
+
+FlagGems looks for a vendor when it is imported, by an environment variable or the tools of a driver, and
+takes a device's name from the vendor's module.  Here that module is opsmith's, in the place of its
+``_nvidia``, whose operators are those without changes for a vendor.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import torch
+
+from opsmith import torch_names
+from opsmith.runtime.triton.interpreter import with_first_configuration
+from opsmith.runtime.triton.libdevice import libdevice
+
+_VENDOR = "nvidia"
+# The vendor's package in triton.language.extra, where Triton looks for a libdevice.
+_EXTRA = "opsmith"
+
+
+@functools.cache
+def import_flag_gems() -> ModuleType:
+    """The package, imported for the loaded device."""
+    device = torch_names._get_privateuse1_backend_name()
+    with _as_vendor(device):
+        module = importlib.import_module("flag_gems")
+    # Its helpers ask a constexpr for its value, and the interpreter passes the value itself.
+    importlib.import_module("triton.language").dtype.value = property(lambda self: self)
+    tuner = importlib.import_module("flag_gems.utils.libentry").LibTuner
+    tuner.run = with_first_configuration(tuner.run)
+    return module
+
+
+@contextmanager
+def _as_vendor(device: str) -> Iterator[None]:
+    spec = importlib.util.find_spec("flag_gems")
+    assert spec is not None and spec.origin is not None
+    vendor = ModuleType(f"_{_VENDOR}")
+    # What is tuned and chosen by heuristics is in files beside the module.
+    vendor.__path__ = [str(Path(spec.origin).parent / "runtime" / "backend" / vendor.__name__)]
+    vars(vendor).update(
+        vendor_info=SimpleNamespace(
+            vendor_name=_VENDOR,
+            device_name=device,
+            device_query_cmd="",
+            dispatch_key="PrivateUse1",
+            triton_extra_name=_EXTRA,
+        ),
+        CUSTOMIZED_UNUSED_OPS=(),
+    )
+    sys.modules[vendor.__name__] = vendor
+    extra = f"triton.language.extra.{_EXTRA}"
+    sys.modules[extra] = ModuleType(extra)
+    sys.modules[f"{extra}.libdevice"] = libdevice(f"{extra}.libdevice")
+    sys.modules.setdefault(f"torch.backends.{device}", ModuleType(f"torch.backends.{device}"))
+    namespace = getattr(torch, device)
+    capability, asked = namespace.get_device_capability, os.environ.get("GEMS_VENDOR")
+    os.environ["GEMS_VENDOR"] = _VENDOR
+    # Of CUDA's kind, which has no other device's features.
+    namespace.get_device_capability = lambda _=None: (0, 0)
+    try:
+        yield
+    finally:
+        namespace.get_device_capability = capability
+        del os.environ["GEMS_VENDOR"]
+        if asked is not None:
+            os.environ["GEMS_VENDOR"] = asked
