@@ -36,9 +36,9 @@ SANITIZED := OPSMITH_CACHE_DIR=$(CURDIR)/build/sanitized ASAN_OPTIONS=detect_lea
   LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so)"
 
 # Writes to .venv what a file of requirements asks for, with the torch that is wanted: ExecuTorch, and torchao,
-# which quantizes programs for it, are for 2.13 and later.
+# which quantizes programs for it, are for 2.13 and later; builds of torch for CUDA have a Triton of their own.
 OLD_TORCH := $(filter 2.9.% 2.10.% 2.11.% 2.12.%,$(TORCH))
-required = sed -e '$(TORCH:%=s/^torch==.*/torch==%/)' -e '$(if $(OLD_TORCH),/^executorch==/d;/^torchao==/d)' \
+required = sed -e '$(TORCH:%=s/^torch==.*/torch==%/)' -e '$(TORCH:%=/^triton==/d)' -e '$(if $(OLD_TORCH),/^executorch==/d;/^torchao==/d)' \
   $(1) > $(VENV)/$(1)
 
 BENCHMARKS := $(notdir $(basename $(wildcard benchmarks/[!_]*.py)))

@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 
 from opsmith.cli.console import err
-from opsmith.description import import_library
+from opsmith.description import FLAG_GEMS, import_flag_gems, import_library
 from opsmith.errors import OutputRejected
 from opsmith.output_files import write_output
 from opsmith.schema import read_catalogue
@@ -20,7 +20,7 @@ def import_(
     file: Annotated[
         Path,
         typer.Argument(
-            help="torchgen's backend YAML, op-plugin's, or ExecuTorch's functions.yaml."
+            help="torchgen's backend YAML, op-plugin's, ExecuTorch's functions.yaml, or flag_gems."
         ),
     ],
     output: Annotated[
@@ -28,12 +28,14 @@ def import_(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the output.")] = False,
 ) -> None:
-    """Turn a kernel library that torchgen, op-plugin or ExecuTorch describes into a manifest of opsmith."""
+    """Turn a kernel library that torchgen, op-plugin, ExecuTorch or FlagGems describes into a manifest."""
     if output is not None and output.exists() and not force:
         raise OutputRejected(
             f"{output} exists already", remedy="write another file, or overwrite it with --force"
         )
-    imported = import_library(file, read_catalogue())
+    is_package = str(file) == FLAG_GEMS and not file.exists()
+    catalogue = read_catalogue()
+    imported = import_flag_gems(catalogue) if is_package else import_library(file, catalogue)
     for reason, items in imported.by_reason().items():
         err.print(f"not carried over: {escape(reason)}", soft_wrap=True, highlight=False)
         for item in items:

@@ -10,7 +10,7 @@ from opsmith.description.device_names import check_device_name
 from opsmith.description.document import Document, read_document
 from opsmith.description.dtypes import SCALAR_TYPE_OF
 from opsmith.description.formats.flag_gems import FLAG_GEMS
-from opsmith.description.formats.imported import Imported, import_library
+from opsmith.description.formats.imported import Imported, import_flag_gems, import_library
 from opsmith.description.host_window import HOST_WINDOW, hides_host_windows
 from opsmith.description.installed import (
     entry_point,
@@ -108,6 +108,7 @@ __all__ = [
     "function_of",
     "has_python_kernels",
     "hides_host_windows",
+    "import_flag_gems",
     "import_library",
     "installed_backends",
     "location_of",

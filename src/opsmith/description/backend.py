@@ -17,7 +17,7 @@ from opsmith.description.autocast import AutocastKey, autocast
 from opsmith.description.build_options import build_options
 from opsmith.description.device_names import check_device_name
 from opsmith.description.document import Document, read_document
-from opsmith.description.formats.flag_gems import FLAG_GEMS, find_flag_gems
+from opsmith.description.formats.flag_gems import FLAG_GEMS, INSTALL, find_flag_gems
 from opsmith.description.formats.known import YamlFormat, format_of
 from opsmith.description.host_window import hides_host_windows
 from opsmith.description.installed import installed_backends
@@ -313,7 +313,7 @@ def _flag_gems(document: Document, index: int) -> Path:
         raise FileMissing(
             "FlagGems is not installed, whose operators the library `flag_gems` has",
             location=document.locate("libraries", index),
-            remedy="pip install triton sqlalchemy && pip install --no-deps 'flag-gems>=5,<6'",
+            remedy=INSTALL,
         )
     return found
 

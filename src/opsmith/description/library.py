@@ -8,7 +8,7 @@ from pathlib import Path
 
 from opsmith.description.document import Document, read_document
 from opsmith.description.formats.executorch import ExecutorchHeader, read_executorch_entries
-from opsmith.description.formats.flag_gems import read_flag_gems
+from opsmith.description.formats.flag_gems import FLAG_GEMS, read_flag_gems
 from opsmith.description.formats.known import YamlFormat, format_of
 from opsmith.description.formats.op_plugin import read_op_plugin_yaml
 from opsmith.description.formats.torchgen import read_torchgen_yaml
@@ -24,7 +24,7 @@ def read_library(path: Path, catalogue: Catalogue | None) -> Library:
 
     The file is a manifest, has one of the formats of others, or is FlagGems' module with its table.
     """
-    if path.suffix == ".py":
+    if path.suffix == ".py" and path.parent.name == FLAG_GEMS:
         return read_flag_gems(path, catalogue)
     return read_document_as_library(read_document(path), catalogue)
 

@@ -29,6 +29,9 @@ from opsmith.schema import Catalogue, Composite, releases_with, torch_release
 FLAG_GEMS = "flag_gems"
 """The library's name, which is the package's."""
 
+INSTALL = "pip install triton sqlalchemy && pip install --no-deps 'flag-gems>=5,<6'"
+"""The command that installs it: what it requires at exact versions is left out."""
+
 _TABLE = "_FULL_CONFIG"
 # FlagGems' own modules for devices that are not NVIDIA's leave these out, too.
 _COPIES = frozenset({"_to_copy", "contiguous", "copy_"})

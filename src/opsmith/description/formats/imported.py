@@ -18,10 +18,11 @@ from typing import Any
 import yaml
 
 from opsmith.description.document import Document, parse_document, read_document
+from opsmith.description.formats.flag_gems import FLAG_GEMS, INSTALL, find_flag_gems, read_flag_gems
 from opsmith.description.formats.known import YamlFormat, format_of
 from opsmith.description.library import read_document_as_library
 from opsmith.description.model import Derive, Kernel, Library, Unserved
-from opsmith.errors import DescriptionError, FormatUnknown
+from opsmith.errors import DescriptionError, FileMissing, FormatUnknown
 from opsmith.schema import Catalogue, Operator
 
 _WIDTH = 100
@@ -55,6 +56,22 @@ def import_library(path: Path, catalogue: Catalogue) -> Imported:
         )
     library = read_document_as_library(document, catalogue, keep_faults=True)
     return Imported(_WRITERS[kind](document, library), library.unserved)
+
+
+def import_flag_gems(catalogue: Catalogue) -> Imported:
+    """The manifest for the operators of the installed FlagGems.  Raises as :func:`read_flag_gems` does."""
+    if (path := find_flag_gems()) is None:
+        raise FileMissing("FlagGems is not installed", remedy=INSTALL)
+    library = read_flag_gems(path, catalogue)
+    rows = (
+        f"  - {{op: {each.operator}, launcher: {each.launch.name}}}"
+        for each in library.kernels
+        if each.launch
+    )
+    header = (
+        f"library: {FLAG_GEMS}\nabi: triton\nmodule: {FLAG_GEMS}\non_error: fallback\nkernels:\n"
+    )
+    return Imported(header + "\n".join(rows) + "\n", library.unserved)
 
 
 def _manifest_of_executorch(document: Document, library: Library) -> str:
