@@ -11,6 +11,7 @@ marker and names what is missing before the first test.
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import os
 import shutil
 import sys
@@ -94,6 +95,12 @@ NEEDS = {
         lambda: Path(sysconfig.get_path("include"), "Python.h").is_file(),
         "python{}.{}-dev".format(*sys.version_info[:2]),
         "kernels written in Python",
+    ),
+    "Triton": Need(
+        lambda: importlib.util.find_spec("triton") is not None,
+        "triton",
+        "kernels of Triton's, in its interpreter",
+        from_pypi=True,
     ),
 }
 

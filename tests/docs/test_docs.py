@@ -31,7 +31,8 @@ NIGHTLY = frozenset(
 """Pages that compile for half a minute and longer, and tell of what other tests of the default run guard."""
 
 NEEDS = {
-    **dict.fromkeys(("python", "compilers", "fallback", "ten-minutes", "wrong-values"), "Python.h"),
+    **dict.fromkeys(("python", "fallback", "ten-minutes", "wrong-values"), "Python.h"),
+    "compilers": "Triton",
     "math-library": "oneDNN",
 }
 """The requirement of a page that does something only where it is there: see ``needs.py``."""

@@ -12,9 +12,11 @@ import torch
 from torch import Tensor
 
 import opsmith
+from needs import require
 from opsmith.errors import KernelRejected
 from opsmith.plan import Place
 
+require("Triton")
 HERE = Path(__file__).parent
 pytestmark = pytest.mark.isolated(OPSMITH_HOST_WINDOW=("on", "off"), nightly=("off",))
 SIM = opsmith.load(str(HERE / "backend.yaml"))
