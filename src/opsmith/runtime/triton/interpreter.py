@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
@@ -26,7 +27,7 @@ from opsmith.runtime.triton.driver import activate_driver
 ONLY_MOVES_BFLOAT16 = "_opsmith_only_moves_bfloat16"
 """An attribute of functions of ``@triton.jit`` that compute with bfloat16 in no other way than as float32."""
 
-_lock = threading.Lock()
+_lock = threading.RLock()
 _state = threading.local()
 
 
@@ -41,6 +42,7 @@ def interpret_on_devices() -> None:
 
     activate_driver()
     compiled_run, compiled_call = JITFunction.run, JITFunction.__call__
+    interpreter_run = InterpretedFunction.run
     cut_off = InterpreterBuilder.cast_impl
 
     @functools.wraps(cut_off)
@@ -56,26 +58,35 @@ def interpret_on_devices() -> None:
         # Not a dict: the hash of such a function is that of all the source that it calls.
         if not hasattr(function, "_opsmith_interpreted"):
             function._opsmith_interpreted = InterpretedFunction(function.fn)
+            if hasattr(function, ONLY_MOVES_BFLOAT16):
+                setattr(function._opsmith_interpreted, ONLY_MOVES_BFLOAT16, True)
         return function._opsmith_interpreted
 
     @functools.wraps(compiled_run)
     def run(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
         if not _is_on_device((*args, *kwargs.values())):
             return compiled_run(self, *args, grid=grid, warmup=warmup, **kwargs)
+        for hook in self.pre_run_hooks:
+            hook(*args, **kwargs)
+        interpreted(self).run(*args, grid=grid, warmup=warmup, **kwargs)
+        return _Launched(self, args, kwargs)
+
+    @functools.wraps(interpreter_run)
+    def run_on_copies(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not _is_on_device((*args, *kwargs.values())):
+            return interpreter_run(self, *args, **kwargs)
         if not hasattr(self, ONLY_MOVES_BFLOAT16) and _has_bfloat16((*args, *kwargs.values())):
             raise Unsupported(
                 f"Triton's interpreter cannot compute in bfloat16, which `{self.fn.__name__}` is given",
                 remedy="limit the entry to other dtypes (`dtypes`), let other kernels serve such calls "
                 "(`on_error: fallback`), or name Triton's backend for the device, `triton: {backend: …}`",
             )
-        for hook in self.pre_run_hooks:
-            hook(*args, **kwargs)
         given = [_as_tensor(each) for each in args]
         # The interpreter replaces functions of triton.language while it runs.
-        with _lock, _Running():
-            interpreted(self).run(*given, grid=grid, warmup=warmup, **kwargs)
+        with _lock, _running():
+            result = interpreter_run(self, *given, **kwargs)
         torch.ops.opsmith.count_moved(_moved((*given, *kwargs.values())))
-        return _Launched(self, args, kwargs)
+        return result
 
     @functools.wraps(compiled_call)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -86,7 +97,7 @@ def interpret_on_devices() -> None:
         # Without a name for Triton's language in its module, it has that of the kernel that calls it.
         return interpreted(self).rewrite()(*args, **kwargs)
 
-    JITFunction.run, JITFunction.__call__ = run, call
+    JITFunction.run, JITFunction.__call__, InterpretedFunction.run = run, call, run_on_copies
     Autotuner.run = with_first_configuration(Autotuner.run)
     InterpreterBuilder.cast_impl = rounded
     interpreter._patch_lang_tensor = _with_indices(interpreter._patch_lang_tensor)
@@ -142,14 +153,14 @@ class _Launched:
         return launch
 
 
-class _Running:
-    """While it lasts, functions that a kernel calls are interpreted too, on this thread."""
-
-    def __enter__(self) -> None:
-        _state.runs = True
-
-    def __exit__(self, *_: object) -> None:
-        _state.runs = False
+@contextmanager
+def _running() -> Iterator[None]:
+    """While the block runs, functions that a kernel calls are interpreted too, on this thread."""
+    before, _state.runs = getattr(_state, "runs", False), True
+    try:
+        yield
+    finally:
+        _state.runs = before
 
 
 def _as_tensor(argument: Any) -> Any:
