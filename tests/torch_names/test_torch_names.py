@@ -164,6 +164,9 @@ def test_a_set_up_goes_on_without_a_feature(fake: types.ModuleType) -> None:
         "torch 2.13.7 has no torch._fake.gone"
     )
     assert Feature.DYNAMO not in missing_features
+    # It would keep alive whatever the frames hold that came upon the missing name.
+    error = missing_features[Feature.GRAPHS]
+    assert error.__traceback__ is error.__context__ is error.__cause__ is None
 
 
 def test_nothing_loads_without_what_loading_needs(fake: types.ModuleType) -> None:

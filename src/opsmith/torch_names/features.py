@@ -73,5 +73,7 @@ def set_up(feature: Feature, step: Callable[P, object], *args: P.args, **kwargs:
     except TorchNameMissing as error:
         if feature is Feature.LOADING:
             raise
+        # A traceback keeps alive what the frames hold in which this happened to be needed: Tensors, say.
+        error.__cause__ = error.__context__ = error.__traceback__ = None
         missing_features.setdefault(feature, error)
         _log.info("%s: %s", feature.value, error.message)
