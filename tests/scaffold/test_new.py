@@ -27,6 +27,7 @@ VARIANTS = {
     "default": chosen("mychip"),
     "kernels in Python": chosen("mychip", kernels=KernelLanguage.PYTHON),
     "all in Python": chosen("mychip", DriverLanguage.PYTHON),
+    "kernels in Triton": chosen("mychip", kernels=KernelLanguage.TRITON),
     "kernels in OpenCL C": chosen("mychip", kernels=KernelLanguage.OPENCL),
     "for ExecuTorch": chosen("mychip", executorch=True),
     "for ExecuTorch, driver in Python": chosen("mychip", DriverLanguage.PYTHON, executorch=True),

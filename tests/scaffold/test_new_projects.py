@@ -17,6 +17,7 @@ VARIANTS = {
     "kernels in Python": ("--kernels", "python"),
     "all in Python": ("--driver", "python"),
     "kernels in OpenCL C": ("--kernels", "opencl"),
+    "kernels in Triton": ("--kernels", "triton"),
     "for ExecuTorch": ("--executorch",),
     "for ExecuTorch, driver in Python": ("--executorch", "--driver", "python"),
 }

@@ -24,6 +24,7 @@ class KernelLanguage(Enum):
     CPP = "cpp"
     PYTHON = "python"
     OPENCL = "opencl"
+    TRITON = "triton"
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Choices:
                 remedy="leave out --driver; or write a driver and kernels of your own, --kernels cpp",
             )
         if self.driver is DriverLanguage.PYTHON and not (
-            self.executorch or self.kernels is KernelLanguage.PYTHON
+            self.executorch or self.kernels in (KernelLanguage.PYTHON, KernelLanguage.TRITON)
         ):
             raise ChoicesRejected(
                 f"kernels in {self.kernels.value} have nothing to call in a driver in Python",
