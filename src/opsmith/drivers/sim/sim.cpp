@@ -271,12 +271,20 @@ opsmith_status stream_destroy(opsmith_stream stream) {
   });
 }
 
+// OPSMITH_OK, or the failure of work on `stream` that is done.
+opsmith_status outcome_of(opsmith_stream stream) {
+  return stream->take_failure() ? fail(OPSMITH_FAILED, "work on the stream has failed") : OPSMITH_OK;
+}
+
 opsmith_status stream_query(opsmith_stream stream) {
-  return on_stream(stream, [&] { return stream->is_idle() ? OPSMITH_OK : OPSMITH_NOT_READY; });
+  return on_stream(stream, [&] { return stream->is_idle() ? outcome_of(stream) : OPSMITH_NOT_READY; });
 }
 
 opsmith_status stream_synchronize(opsmith_stream stream) {
-  return on_stream(stream, [&] { return wait_for(stream, stream->last_ticket()); });
+  return on_stream(stream, [&] {
+    const opsmith_status status = wait_for(stream, stream->last_ticket());
+    return status == OPSMITH_OK ? outcome_of(stream) : status;
+  });
 }
 
 opsmith_status stream_host_function(opsmith_stream stream, void (*function)(void*), void* argument) {
@@ -614,6 +622,11 @@ extern "C" {
 
 __attribute__((visibility("default"))) const opsmith_driver* opsmith_get_driver(void) {
   return &sim::kTable;
+}
+
+__attribute__((visibility("default"))) opsmith_status opsmith_launch_failing_work(opsmith_stream stream) {
+  stream->enqueue_failing();
+  return OPSMITH_OK;
 }
 
 __attribute__((visibility("default"))) int opsmith_sim_statistics(int device,

@@ -63,6 +63,13 @@ struct opsmith_stream_s {
   // Queues `task`; the thread runs it when all earlier tasks are done. `what` is shown to people.
   Ticket enqueue(const char* what, std::function<void()> task);
 
+  // Queues work that fails when it runs, as a kernel with a fault does.
+  void enqueue_failing() {
+    enqueue("fault", [this] { has_failed_.store(true, std::memory_order_release); });
+  }
+  // Whether work that is done has failed; said once.
+  bool take_failure() { return has_failed_.load(std::memory_order_acquire) && has_failed_.exchange(false); }
+
   // Note [Inline tasks]
   // Runs `task` at once on the calling thread if the stream is idle, else queues it. For tasks that are
   // short, or that the caller waits for anyway: a hop to the stream's thread and back costs 10 to 50 us, a
@@ -126,6 +133,7 @@ struct opsmith_stream_s {
   const int device_;
   std::atomic<uint64_t> enqueued_{0};
   std::atomic<uint64_t> completed_{0};
+  std::atomic<bool> has_failed_{false};
   std::mutex mutex_;
   std::condition_variable work_;
   std::condition_variable progress_;
