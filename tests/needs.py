@@ -130,6 +130,16 @@ def feature(name: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(bool(reason), reason=reason)
 
 
+def tracing_of_writers() -> pytest.MarkDecorator:
+    """Skips a test on a torch that traces no custom operator which returns what it writes to: up to 2.12."""
+    import pytest
+
+    from opsmith.schema import torch_release, torch_version
+
+    reason = f"torch {torch_version()} traces no custom operator that returns what it writes to"
+    return pytest.mark.skipif(torch_release() < (2, 13), reason=reason)
+
+
 def require_feature(name: str) -> None:
     """Skips the whole file where the installed torch has no such feature."""
     import pytest

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import needs
 from opsmith.errors import KernelDuplicate, KernelRejected, OpsmithError, SchemaInvalid
 from opsmith.plan import Derivation, Route
 from refusal import refusal
@@ -149,6 +150,7 @@ def test_compiled(scale: PythonOperator, cube: PythonOperator) -> None:
     torch.testing.assert_close(gradient(compiled, X.to("sim")), 24 * X**2)
 
 
+@needs.tracing_of_writers()
 def test_opcheck(scale: PythonOperator, ends: PythonOperator, cube: PythonOperator) -> None:
     ops = torch.ops.pyop
     torch.library.opcheck(ops.scale.default, (on(3, 4), 3.0))

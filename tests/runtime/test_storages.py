@@ -45,7 +45,7 @@ def test_a_storage_of_the_device_is_a_storage(sim: LoadedBackend) -> None:
     assert storage.cpu().tolist() == [5, 0, 7, 8]
     storage.resize_(2)
     assert storage.tolist() == [5, 0]
-    assert storage.cpu().pin_memory().is_pinned("sim")
+    assert storage.cpu().pin_memory("sim").is_pinned("sim")
 
 
 def test_the_bytes_of_a_storage_are_swapped(sim: LoadedBackend) -> None:

@@ -39,10 +39,22 @@ def share_between_processes(device_type: str) -> None:
         ForkingPickler.register(kind, reduce_tensor)
     reduce_storage = _of_device(reductions.reduce_storage, _reduced_storage, device_type)
     ForkingPickler.register(torch.UntypedStorage, reduce_storage)
+    storage = torch.UntypedStorage
+    storage.is_shared = _always(storage.is_shared, device_type)  # type: ignore[method-assign]
     # A queue pickles in a thread of its own, from which nothing is raised.
     for queue in (queues.Queue, queues.JoinableQueue):
         queue.put = _checking_first(queue.put, device_type)  # type: ignore[method-assign]
     util.Finalize(None, torch.ops.opsmith.stop_sharing, exitpriority=_LAST)
+
+
+def _always(is_shared: Callable[..., bool], device_type: str) -> Callable[..., bool]:
+    """``is_shared``, which is true of storages on the device as of CUDA's."""
+
+    @functools.wraps(is_shared)
+    def checked(storage: torch.UntypedStorage) -> bool:
+        return storage.device.type == device_type or is_shared(storage)
+
+    return checked
 
 
 def _of_device(

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.testing._internal.optests.generate_tests import OpCheckError
 
+import needs
 import opsmith
 from opsmith.explain.explanation import Explanation, explain
 from refusal import printed_warnings, refusal
@@ -245,6 +246,7 @@ def test_gradients(style: str, compiled: bool) -> None:
         agree(mine, other)
 
 
+@needs.tracing_of_writers()
 def test_opcheck_of_differentiable_operators() -> None:
     utils = ("test_schema", "test_faketensor", "test_aot_dispatch_dynamic")
     x, y = on(3, 4).requires_grad_(), on(3, 4).requires_grad_()
@@ -283,6 +285,7 @@ def keywords(given: dict[str, object]) -> dict[str, object]:
     }
 
 
+@needs.tracing_of_writers()
 @pytest.mark.parametrize("case", CALLS)
 def test_opcheck(case: str) -> None:
     operator, arguments, given = CALLS[case]
@@ -328,6 +331,7 @@ def network(x: Tensor, y: Tensor) -> Tensor:
     return myop.mix([out, values], None, x.shape[0])
 
 
+@needs.tracing_of_writers()
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_compile(dynamic: bool) -> None:
     compiled = torch.compile(network, backend="aot_eager", fullgraph=True, dynamic=dynamic)
@@ -336,6 +340,7 @@ def test_compile(dynamic: bool) -> None:
         torch.testing.assert_close(compiled(x.clone(), y).cpu(), network(x, y).cpu())
 
 
+@needs.tracing_of_writers()
 def test_export() -> None:
     class Network(torch.nn.Module):
         def forward(self, x: Tensor, y: Tensor) -> Tensor:
@@ -366,6 +371,7 @@ def test_somebody_may_give_the_meta_in_python() -> None:
     torch.library.opcheck(myop.untraced.default, (on(3),))
 
 
+@needs.tracing_of_writers()
 def test_out_variants_are_found_by_pytorch() -> None:
     from torch._library._out_variant import to_out_variant
 

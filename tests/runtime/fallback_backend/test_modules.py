@@ -213,7 +213,7 @@ def test_a_checkpoint_without_device_arguments_keeps_the_states_of_none() -> Non
 def test_a_forked_generator_comes_back_as_it_was() -> None:
     torch.manual_seed(1)
     states = torch.sim.get_rng_state_all()
-    with torch.random.fork_rng(devices=[0, 1]):
+    with torch.random.fork_rng(devices=[0, 1], device_type="sim"):
         drawn = [torch.rand(2, device=f"sim:{index}").tolist() for index in range(2)]
     assert [
         torch.equal(*pair) for pair in zip(states, torch.sim.get_rng_state_all(), strict=True)
