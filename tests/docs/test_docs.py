@@ -24,8 +24,8 @@ IN_ITS_OWN = "<!-- in an environment of its own -->"
 """On a page that installs packages; its programs run in processes of their own."""
 
 NIGHTLY = frozenset(
-    """autograd compile composites conformance custom-operators device driver fallback how-it-works importing
-    lean libraries math-library packaging programs python python-drivers random-numbers stubs
+    """autograd compile compilers composites conformance custom-operators device driver fallback how-it-works
+    importing lean libraries math-library packaging programs python python-drivers random-numbers stubs
     tracing wrong-values""".split()
 )
 """Pages that compile for half a minute and longer, and tell of what other tests of the default run guard."""
