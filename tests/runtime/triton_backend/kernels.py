@@ -18,6 +18,14 @@ def greater(x, y):
 
 
 @triton.jit
+def quotient(x, y, rounding_mode):
+    quotient = x / y
+    if rounding_mode == "floor":
+        quotient = tl.floor(quotient)
+    return quotient
+
+
+@triton.jit
 def inverse_root(x):
     return 1 / tl.sqrt(x)
 

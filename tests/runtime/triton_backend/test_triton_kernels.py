@@ -75,6 +75,11 @@ def test_halves_are_rounded_once(dtype: torch.dtype) -> None:
     assert torch.equal(found, (x.float() + 3 * y.float()).to(dtype))
 
 
+@pytest.mark.parametrize("mode", [None, "floor"])
+def test_words_are_constants(mode: str | None) -> None:
+    agree(lambda x, y: torch.div(x, y, rounding_mode=mode), torch.randn(9), torch.randn(9) + 3)
+
+
 def test_variants_of_a_function_of_elements() -> None:
     x, y = torch.randn(3, 4), torch.randn(3, 4)
     agree(lambda x, y: x.clone().add_(y, alpha=2), x, y)

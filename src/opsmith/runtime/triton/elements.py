@@ -32,7 +32,8 @@ class _Form:
     """What the text of a kernel depends on.
 
     ``operands`` says of each argument what it is: a Tensor that is widened (``w``) or not (``t``), a number
-    (``n``) or a number that only a constant holds exactly (``c``).  ``rank`` is 0 where all are dense alike.
+    (``n``), or a constant (``c``): a string, a truth, or a number that Triton would round.  ``rank`` is 0
+    where all are dense alike.
     """
 
     operands: str
@@ -43,7 +44,8 @@ class _Form:
 class ElementsLauncher:
     """Calls of an out operator, each element of whose result ``function`` computes.
 
-    The function has a parameter for each Tensor and number of the operator's schema, in order.
+    The function has a parameter for each argument of the operator's schema but ``out``, in order; what is no
+    Tensor and no number is a ``constexpr``.
     """
 
     def __init__(
@@ -87,7 +89,8 @@ class ElementsLauncher:
                     kinds.append("w" if value.dtype in _WIDENED else "t")
                     continue
                 values[index] = value = value.item()
-            kinds.append("c" if exact and isinstance(value, float) else "n")
+            rounded = exact and isinstance(value, float)  # to float32
+            kinds.append("c" if rounded or not _is_number(value) else "n")
         self._check(out)
         laid_out = [*tensors, out]
         layout: tuple[int, ...] = ()
@@ -110,6 +113,10 @@ class ElementsLauncher:
                 remedy="limit the entry to the dtypes that it takes (`dtypes`), or let other kernels "
                 "serve such calls (`on_error: fallback`)",
             )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _broadcast(tensors: Sequence[Tensor]) -> torch.Size:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -25,7 +25,7 @@ class FunctionLauncher:
         launch = kernel.launch
         assert launch is not None
         given = parameters_of(schema)
-        self._positional, self._keywords = len(given.positional), given.keywords
+        self._keywords = given.keywords
         names = (*given.positional, *given.keywords)
         self._options = dict(launch.options)
         arguments = dict(launch.arguments)
@@ -74,9 +74,7 @@ class FunctionLauncher:
             out.copy_(result)
 
 
-def _place(
-    parameter: str, names: Sequence[str], arguments: Sequence[str] | dict[str, str]
-) -> int | None:
+def _place(parameter: str, names: Sequence[str], arguments: Mapping[str, str]) -> int | None:
     """The index of a parameter's value among the operator's arguments and what is computed of them."""
     if parameter in arguments:
         return len(names) + list(arguments).index(parameter)
