@@ -121,6 +121,8 @@ def test_other_dtypes_are_the_next_library() -> None:
 def test_what_cannot_be_computed_goes_to_the_next_library() -> None:
     x = torch.randn(4, dtype=torch.complex64)
     torch.testing.assert_close((x.to("sim") + x.to("sim")).cpu(), x + x)
+    z = torch.randn(5)  # whose kernel calls what Triton has not
+    torch.testing.assert_close(torch.tan(z.to("sim")).cpu(), torch.tan(z))
     y = torch.randn(8).bfloat16()  # of which Triton's interpreter makes integers
     torch.testing.assert_close(torch.sigmoid(y.to("sim")).cpu(), torch.sigmoid(y))
 
@@ -134,6 +136,18 @@ def test_refusals_are_told_where_nothing_follows() -> None:
         "  remedy: limit the entry to the dtypes that it takes (`dtypes`), or let other kernels serve such "
         "calls (`on_error: fallback`)"
     )
+
+
+def test_a_kernel_that_fails_says_where() -> None:
+    with pytest.raises(opsmith.Unsupported) as error:
+        torch.erf(torch.ones(2, device="sim"))
+    message, remedy = str(error.value).split("\n")
+    assert message.startswith(
+        f"{HERE / 'kernels.yaml'}:23:6: Triton's interpreter cannot run `kernels.py:tangent` for this call "
+        "of `erf.out`: "
+    )
+    assert "no_such_function" in message
+    assert remedy.startswith("  remedy: limit the entry to the dtypes that it takes")
 
 
 def test_mistakes_in_the_module_are_located() -> None:

@@ -24,25 +24,33 @@ from opsmith.runtime.triton.interpreter import with_first_configuration
 from opsmith.runtime.triton.libdevice import libdevice
 
 _VENDOR = "nvidia"
-# The vendor's package in triton.language.extra, where Triton looks for a libdevice.
+# The package in triton.language.extra where the interpreter's libdevice is looked for.
 _EXTRA = "opsmith"
 
 
 @functools.cache
-def import_flag_gems() -> ModuleType:
-    """The package, imported for the loaded device."""
+def import_flag_gems(*, is_interpreted: bool) -> ModuleType:
+    """The package, imported for the loaded device, whose kernels Triton's interpreter runs or its backend."""
     device = torch_names._get_privateuse1_backend_name()
-    with _as_vendor(device):
+    with _as_vendor(device, _EXTRA if is_interpreted else _backend()):
         module = importlib.import_module("flag_gems")
-    # Its helpers ask a constexpr for its value, and the interpreter passes the value itself.
-    importlib.import_module("triton.language").dtype.value = property(lambda self: self)
-    tuner = importlib.import_module("flag_gems.utils.libentry").LibTuner
-    tuner.run = with_first_configuration(tuner.run)
+    if is_interpreted:
+        # Its helpers ask a constexpr for its value, and the interpreter passes the value itself.
+        importlib.import_module("triton.language").dtype.value = property(lambda self: self)
+        tuner = importlib.import_module("flag_gems.utils.libentry").LibTuner
+        tuner.run = with_first_configuration(tuner.run)
     return module
 
 
+def _backend() -> str:
+    """Triton's backend for the device, whose libdevice has its name."""
+    driver = importlib.import_module("triton.runtime.driver").driver
+    backend: str = driver.active.get_current_target().backend
+    return backend
+
+
 @contextmanager
-def _as_vendor(device: str) -> Iterator[None]:
+def _as_vendor(device: str, extra_name: str) -> Iterator[None]:
     spec = importlib.util.find_spec("flag_gems")
     assert spec is not None and spec.origin is not None
     vendor = ModuleType(f"_{_VENDOR}")
@@ -54,7 +62,7 @@ def _as_vendor(device: str) -> Iterator[None]:
             device_name=device,
             device_query_cmd="",
             dispatch_key="PrivateUse1",
-            triton_extra_name=_EXTRA,
+            triton_extra_name=extra_name,
         ),
         CUSTOMIZED_UNUSED_OPS=(),
     )

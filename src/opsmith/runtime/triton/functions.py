@@ -10,6 +10,7 @@ import importlib
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from opsmith.description import FLAG_GEMS, Execution, Kernel, TritonForm, check_callable
@@ -42,8 +43,13 @@ class _Function:
             return call(*args, **kwargs)
         except self._not_compiled as error:
             kernel = self.kernel
+            who = (
+                "Triton's interpreter cannot run"
+                if _is_interpreted(kernel)
+                else "Triton cannot compile"
+            )
             raise Unsupported(
-                f"Triton cannot compile `{kernel.symbol}` for this call of `{kernel.operator}`: {error}",
+                f"{who} `{kernel.symbol}` for this call of `{kernel.operator}`: {error}",
                 location=kernel.location,
                 remedy="limit the entry to the dtypes that it takes (`dtypes`), or let other kernels "
                 "serve such calls (`on_error: fallback`)",
@@ -53,17 +59,21 @@ class _Function:
         with self._lock:
             if self._call is None:
                 self._not_compiled = _compilers_errors(self.kernel)
-                if self.kernel.execution is Execution.COPIES:
+                if _is_interpreted(self.kernel):
                     interpret_on_devices()
                 self._call = _callable(self.kernel, self._schema)
             return self._call
 
 
+def _is_interpreted(kernel: Kernel) -> bool:
+    return kernel.execution is Execution.COPIES
+
+
 def _compilers_errors(kernel: Kernel) -> tuple[type[Exception], ...]:
-    """The exceptions by which Triton says that it cannot compile a function for a call."""
+    """The exceptions by which Triton says that it cannot compile, or interpret, a function for a call."""
     try:
         compilation = importlib.import_module("triton.compiler.errors").CompilationError
-        resources = importlib.import_module("triton.runtime.errors").OutOfResources
+        running = importlib.import_module("triton.runtime.errors")
     except ImportError as error:
         raise KernelRejected(
             f"`{kernel.symbol}`, the kernel of `{kernel.operator}`, needs Triton, which cannot be imported: "
@@ -71,7 +81,8 @@ def _compilers_errors(kernel: Kernel) -> tuple[type[Exception], ...]:
             location=kernel.location,
             remedy="pip install triton",
         ) from error
-    return compilation, resources
+    # What the interpreter has computed when it fails is in its copies: no Tensor has changed.
+    return compilation, running.OutOfResources, running.InterpreterError
 
 
 def _callable(kernel: Kernel, schema: str) -> Callable[..., Any]:
@@ -99,12 +110,18 @@ def _callable(kernel: Kernel, schema: str) -> Callable[..., Any]:
     return FunctionLauncher(kernel, schema, found, parameters)
 
 
+def _module(kernel: Kernel, source: Path | str) -> ModuleType:
+    if source == FLAG_GEMS:
+        return import_flag_gems(is_interpreted=_is_interpreted(kernel))
+    return imported(source)
+
+
 def _object(kernel: Kernel) -> Any:
     launch = kernel.launch
     assert launch is not None
     source = Path(launch.module) if launch.module.endswith(".py") else launch.module
     try:
-        module = import_flag_gems() if source == FLAG_GEMS else imported(source)
+        module = _module(kernel, source)
     except Exception as error:
         raise KernelRejected(
             f"`{launch.module}`, which has the kernel of `{kernel.operator}`, cannot be imported: "
