@@ -15,6 +15,8 @@ import pytest
 import torch
 from torch import Tensor
 
+import opsmith
+from fell_back import fell_back
 from opsmith.build.toolchain import find_python
 from opsmith.errors import (
     KernelDuplicate,
@@ -388,6 +390,20 @@ def test_other_dtypes_fall_back(sim: LoadedBackend) -> None:
         compare(torch.maximum, X, INT)  # computes in Float
         compare(torch.maximum, INT, INT)
         assert kernel.calls == 1
+
+
+def test_other_dtypes_are_the_kernels_in_compiled_code(sim: LoadedBackend) -> None:
+    with (
+        registered(sim, "tan.out", OnHost(aten.tan, "out"), dtypes=[torch.float32]) as kernel,
+        opsmith.count_fallbacks(callers=False) as block,
+    ):
+        compare(torch.tan, X)
+        compare(torch.tan, X.double())
+        compare(Tensor.tan_, X.half())
+        assert kernel.calls == 1
+        behind = sim.plan.entry("tan").next
+        assert behind is not None and behind.library == "portable"
+    assert fell_back(block.fallbacks) == set()
 
 
 # ---- registration
