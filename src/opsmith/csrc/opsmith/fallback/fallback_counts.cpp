@@ -295,6 +295,12 @@ CountedHostKernel::~CountedHostKernel() {
 
 void CountedHostKernel::hand_over(const c10::OperatorHandle& op) {
   if (count_ != nullptr && count_->name == op.operator_name()) {
+    take_back();
+  }
+}
+
+void CountedHostKernel::take_back() {
+  if (count_ != nullptr) {
     count_->calls.add(-1);
     count_->kernel_calls.add(-1);
     --detail::host_kernels_begun;

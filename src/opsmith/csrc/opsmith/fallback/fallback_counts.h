@@ -81,6 +81,9 @@ class CountedHostKernel : public CountedCall {
   explicit CountedHostKernel(const char* operator_name);
   ~CountedHostKernel();
 
+  // The kernel has refused the call, which goes on to another.
+  void take_back();
+
  private:
   friend class CountedFallback;
   // To the fallback, where the kernel is `op`'s and has not taken the call.

@@ -21,6 +21,7 @@
 #include <algorithm>
 #include <mutex>
 #include <set>
+#include <type_traits>
 
 namespace opsmith {
 namespace {
@@ -822,22 +823,27 @@ class BoxedDerivation final : public UnboxedServer {
   }
 
   at::Tensor run(c10::ArrayRef<UnboxedArgument> arguments) const {
-    if (counted_name_ != nullptr) {
-      const CountedHostKernel counted(counted_name_);
-      return kernel_->run(arguments);
-    }
-    const profile::StreamWork work(full_name_.c_str());
-    return kernel_->run(arguments);
+    return measured([&] { return kernel_->run(arguments); });
   }
 
   void run(Values arguments, Stack& results) const {
-    if (counted_name_ != nullptr) {
-      const CountedHostKernel counted(counted_name_);
-      (*kernel_)(arguments, results);
-      return;
+    measured([&] { (*kernel_)(arguments, results); });
+  }
+
+  // What `call`, which runs the kernel, returns.
+  template <class Call>
+  std::invoke_result_t<const Call&> measured(const Call& call) const {
+    if (counted_name_ == nullptr) {
+      const profile::StreamWork work(full_name_.c_str());
+      return call();
     }
-    const profile::StreamWork work(full_name_.c_str());
-    (*kernel_)(arguments, results);
+    CountedHostKernel counted(counted_name_);
+    try {
+      return call();
+    } catch (const Unsupported&) {
+      counted.take_back();
+      throw;
+    }
   }
 
   Stack with_arguments(Values given, Stack own) const {
