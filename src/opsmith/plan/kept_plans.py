@@ -23,11 +23,12 @@ from opsmith.plan.model import Entry, Plan
 from opsmith.schema import torch_version
 
 _PACKAGE = Path(__file__).resolve().parent.parent
+_WHOLE = "whole"
 _PLANNING_ROOMS = ("schema", "description", "plan")
 
 
 def kept_plan(
-    backend: Backend, cache: Path, planned: Callable[[], Plan], kind: str = "whole"
+    backend: Backend, cache: Path, planned: Callable[[], Plan], kind: str = _WHOLE
 ) -> Plan:
     """The plan of ``backend`` as ``cache`` has it, or what ``planned`` makes, kept there.
 
@@ -49,7 +50,7 @@ def kept_plan(
 _known: dict[tuple[str, Path], Plan] = {}
 
 
-def _key(backend: Backend, kind: str) -> str:
+def _key(backend: Backend, kind: str = _WHOLE) -> str:
     folders = _folders(backend.location.path.parent)
     lines = [torch_version(), planning_code_digest(), backend.location.path.name, kind]
     lines.append(f"{backend.driver.window_is_hidden} {backend.triton_is_interpreted}")
