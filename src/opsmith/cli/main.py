@@ -84,7 +84,7 @@ COMMANDS = (
     Listed(
         "import",
         "opsmith.cli.import_:import_",
-        "Turn a kernel library that torchgen, op-plugin or ExecuTorch describes into a manifest of opsmith.",
+        "Turn a kernel library that torchgen, op-plugin, ExecuTorch or FlagGems describes into a manifest.",
     ),
     Listed(
         "fallbacks",
