@@ -18,6 +18,7 @@ from opsmith.description.build_options import build_options
 from opsmith.description.custom import DescribedMeta, read_declaration, read_meta, schema_name
 from opsmith.description.document import Document
 from opsmith.description.dtypes import expand_dtypes
+from opsmith.description.entries import check_unique, declared_dtypes
 from opsmith.description.external_namespaces import read_external_namespaces
 from opsmith.description.formats.executorch import (
     ExecutorchHeader,
@@ -156,14 +157,7 @@ def read_manifest(document: Document, catalogue: Catalogue | None) -> Library:
         if entry.func and not (entry.kernel_name or entry.autograd or entry.backward):
             continue  # declares a variant that is derived
         kernel = _kernel(document, index, entry, raw, execution, catalogue)
-        for earlier in kernels:
-            if earlier.operator == kernel.operator:
-                raise KernelDuplicate(
-                    f"two kernels for `{kernel.operator}` in library `{raw.library}`; the first is "
-                    f"`{earlier.symbol or earlier.autograd}` at {earlier.location}",
-                    location=kernel.location,
-                    remedy="keep one; another library can hold the other, in order of preference",
-                )
+        check_unique(kernel, kernels)
         kernels.append(kernel)
     return Library(
         name=raw.library,
@@ -343,19 +337,7 @@ def _kernel(
             _check_symbol(symbol, document.locate("kernels", index, key))
     _check_functions(document, index, entry)
     guard = manifest.device_guard if entry.device_guard is None else entry.device_guard
-    declared = entry.dtypes if isinstance(entry.dtypes, dict) else {"": entry.dtypes}
-    of_dtypes = document.locate("kernels", index, "dtypes")
-    if "dtypes" in document.data["kernels"][index] and not all([declared, *declared.values()]):
-        raise KernelRejected(
-            f"this kernel for `{name}` takes nothing: a list of dtypes is empty",
-            location=of_dtypes,
-            remedy="name the dtypes that it takes, or leave `dtypes` out where it takes all",
-        )
-    dtypes = tuple(
-        (argument, expand_dtypes(names, manifest.type_alias, of_dtypes))
-        for argument, names in declared.items()
-        if names
-    )
+    dtypes = declared_dtypes(document, index, name, entry.dtypes, manifest.type_alias)
     return Kernel(
         operator=name,
         symbol=entry.kernel_name,

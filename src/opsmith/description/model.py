@@ -181,7 +181,7 @@ class StubKernel:
 
 
 class TritonForm(Enum):
-    """What a manifest names of Triton's for an operator."""
+    """The kind of function of Triton's that a manifest names for an operator."""
 
     LAUNCHER = "launcher"
     """A Python function with the operator's arguments, which launches Triton's functions."""

@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from opsmith.description.document import Document, Step
-from opsmith.description.dtypes import expand_dtypes
+from opsmith.description.entries import check_unique, declared_dtypes
 from opsmith.description.launch_expressions import obstacle_in_expression
 from opsmith.description.model import (
     Abi,
@@ -26,7 +26,7 @@ from opsmith.description.model import (
 from opsmith.description.names import check_library_name, operator_name
 from opsmith.description.other_releases import left_out
 from opsmith.description.python_driver import python_source
-from opsmith.errors import KernelDuplicate, KernelRejected, SyntaxInvalid
+from opsmith.errors import KernelRejected, SyntaxInvalid
 from opsmith.schema import Catalogue, Operator, Variant
 
 _Option = bool | int | float | str
@@ -68,14 +68,7 @@ def read_triton_manifest(document: Document, catalogue: Catalogue | None) -> Lib
             unserved.append(other)
             continue
         kernel = _kernel(document, index, entry, raw, module, catalogue)
-        for earlier in kernels:
-            if earlier.operator == kernel.operator:
-                raise KernelDuplicate(
-                    f"two kernels for `{kernel.operator}` in library `{raw.library}`; the first is "
-                    f"`{earlier.symbol}` at {earlier.location}",
-                    location=kernel.location,
-                    remedy="keep one; another library can hold the other, in order of preference",
-                )
+        check_unique(kernel, kernels)
         kernels.append(kernel)
     return Library(
         name=raw.library,
@@ -101,8 +94,6 @@ def _kernel(
     function = getattr(entry, form.value)
     operator = catalogue.operators[name] if catalogue is not None else None
     _check_form(document, index, entry, form, operator)
-    declared = entry.dtypes if isinstance(entry.dtypes, dict) else {"": entry.dtypes}
-    of_dtypes = document.locate("kernels", index, "dtypes")
     group = catalogue.group_of.get(name) if catalogue is not None else None
     return Kernel(
         operator=name,
@@ -112,11 +103,7 @@ def _kernel(
         abi=Abi.TRITON,
         # PyTorch's meta function shapes `out` before such a kernel is called.
         structured=group is not None and group.structured and group.out == name,
-        dtypes=tuple(
-            (argument, expand_dtypes(names, manifest.type_alias, of_dtypes))
-            for argument, names in declared.items()
-            if names
-        ),
+        dtypes=declared_dtypes(document, index, name, entry.dtypes, manifest.type_alias),
         execution=Execution.DEVICE,
         fails_over=(entry.on_error or manifest.on_error) == "fallback",
         launch=TritonLaunch(

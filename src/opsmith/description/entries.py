@@ -1,0 +1,48 @@
+"""The rules that entries of every manifest keep, whatever form their kernels have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from opsmith.description.document import Document
+from opsmith.description.dtypes import expand_dtypes
+from opsmith.description.model import Kernel
+from opsmith.errors import KernelDuplicate, KernelRejected
+
+
+def declared_dtypes(
+    document: Document,
+    index: int,
+    operator: str,
+    dtypes: Sequence[str] | Mapping[str, Sequence[str]],
+    aliases: Mapping[str, Sequence[str]],
+) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """The ``dtypes`` of the kernel for ``operator`` at ``kernels[index]``, by argument.
+
+    Raises :class:`KernelRejected` for an empty list.
+    """
+    declared = dtypes if isinstance(dtypes, Mapping) else {"": dtypes}
+    location = document.locate("kernels", index, "dtypes")
+    if "dtypes" in document.data["kernels"][index] and not all([declared, *declared.values()]):
+        raise KernelRejected(
+            f"this kernel for `{operator}` takes nothing: a list of dtypes is empty",
+            location=location,
+            remedy="name the dtypes that it takes, or leave `dtypes` out where it takes all",
+        )
+    return tuple(
+        (argument, expand_dtypes(names, aliases, location))
+        for argument, names in declared.items()
+        if names
+    )
+
+
+def check_unique(kernel: Kernel, others: Iterable[Kernel]) -> None:
+    """Raises :class:`KernelDuplicate` where one of ``others``, of the same library, is for its operator."""
+    for earlier in others:
+        if earlier.operator == kernel.operator:
+            raise KernelDuplicate(
+                f"two kernels for `{kernel.operator}` in library `{kernel.library}`; the first is "
+                f"`{earlier.symbol or earlier.autograd}` at {earlier.location}",
+                location=kernel.location,
+                remedy="keep one; another library can hold the other, in order of preference",
+            )
