@@ -1,4 +1,4 @@
-"""What a description names in a module or a file of Python, imported: a driver's class."""
+"""Modules and files of Python that a description names, imported, and a driver's class in one."""
 
 from __future__ import annotations
 

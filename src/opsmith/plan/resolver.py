@@ -108,10 +108,17 @@ def resolve_group(backend: Backend, catalogue: Catalogue, name: str) -> tuple[En
 
 
 def _on_copies(backend: Backend) -> Backend:
-    """``backend`` with copies for the kernels that run on the host, whose driver has no host window."""
+    """``backend`` with copies for the kernels that its driver and Triton's interpreter leave to the host.
+
+    Those that run on the host, where there is no host window; and Triton's, whose interpreter copies Tensors
+    to host memory in any case.
+    """
+    has_window = backend.driver.host_window
 
     def changed(each: _Kernel) -> _Kernel:
-        if each.execution is not Execution.HOST:
+        on_host = each.execution is Execution.HOST and not has_window
+        is_tritons = isinstance(each, Kernel) and each.abi is Abi.TRITON
+        if not (on_host or (is_tritons and backend.triton_is_interpreted)):
             return each
         return replace(each, execution=Execution.COPIES)
 
@@ -123,23 +130,6 @@ def _on_copies(backend: Backend) -> Backend:
                 kernels=tuple(map(changed, library.kernels)),
                 stubs=tuple(map(changed, library.stubs)),
             )
-            for library in backend.libraries
-        ),
-    )
-
-
-def _interpreted(backend: Backend) -> Backend:
-    """``backend`` with kernels of Triton's that its interpreter runs, which copies Tensors to host memory."""
-
-    def changed(kernel: Kernel) -> Kernel:
-        if kernel.abi is not Abi.TRITON:
-            return kernel
-        return replace(kernel, execution=Execution.COPIES)
-
-    return replace(
-        backend,
-        libraries=tuple(
-            replace(library, kernels=tuple(map(changed, library.kernels)))
             for library in backend.libraries
         ),
     )
@@ -194,9 +184,7 @@ Refused = tuple[Kernel, ...]
 
 class _Resolver:
     def __init__(self, backend: Backend, catalogue: Catalogue) -> None:
-        if backend.triton_is_interpreted:
-            backend = _interpreted(backend)
-        self.backend = backend = backend if backend.driver.host_window else _on_copies(backend)
+        self.backend = backend = _on_copies(backend)
         self.host = Place.HOST if backend.driver.host_window else Place.COPIES
         self.denied = {operator.name: operator for operator in backend.fallback.deny}
         only = backend.fallback.only

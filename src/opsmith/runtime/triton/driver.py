@@ -1,4 +1,4 @@
-"""What Triton asks of a driver, answered for the loaded device: its streams, its place, no times.
+"""The driver by which Triton knows the loaded device: its streams, its place, no times.
 
 Libraries of kernels ask ``triton.runtime.driver.active`` when they are imported, and Triton finds a driver
 for GPUs alone.  This one is for the interpreter: it names a target, and compiles nothing.
@@ -20,10 +20,6 @@ class DeviceDriver:
     def __init__(self) -> None:
         self._device = torch_names._get_privateuse1_backend_name()
         self._namespace = getattr(torch, self._device)
-
-    @classmethod
-    def is_active(cls) -> bool:
-        return True
 
     def get_current_device(self) -> int:
         index: int = self._namespace.current_device()

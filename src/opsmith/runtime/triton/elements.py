@@ -29,7 +29,7 @@ _NOT_IN_TRITON = (torch.complex32, torch.complex64, torch.complex128)
 
 @dataclass(frozen=True)
 class _Form:
-    """What the text of a kernel depends on.
+    """The facts that the text of a kernel depends on.
 
     ``operands`` says of each argument what it is: a Tensor that is widened (``w``) or not (``t``), a number
     (``n``), or a constant (``c``): a string, a truth, or a number that Triton would round.  ``rank`` is 0

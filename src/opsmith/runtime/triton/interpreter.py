@@ -126,7 +126,7 @@ def with_first_configuration(run: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Launched:
-    """What a launch returns in the place of a compiled kernel: ``kernel[grid](…)`` launches again.
+    """The result of a launch, in the place of a compiled kernel: ``kernel[grid](…)`` launches again.
 
     As a compiled kernel it knows its ``constexpr``s, and takes the other arguments by position.
     """
