@@ -10,11 +10,11 @@ are not text, values that contain themselves, tags, more than one document.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 import yaml
@@ -24,7 +24,6 @@ from opsmith.errors import FileMissing, KeyUnknown, Location, SyntaxInvalid, nea
 Step = str | int
 Converted = TypeVar("Converted")
 
-_Loader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(?P<field>.*)`", re.DOTALL)
 _MISSING_FIELD = re.compile(r"Object missing required field `(?P<field>.*)`", re.DOTALL)
 _CHOICE = re.compile(r"Invalid enum value '(?P<value>.*)'", re.DOTALL)
@@ -47,24 +46,40 @@ _TAG = "tag:yaml.org,2002:"
 _UNQUOTED = {"bool": "a boolean", "int": "a number", "float": "a number", "null": "nothing"}
 
 
+class _Place(NamedTuple):
+    """The place of a value, and those of the values in it.
+
+    ``mark`` is PyYAML's, of a mapping's value that of its key.  ``plain`` is the text of a scalar that YAML
+    did not read as text.
+    """
+
+    mark: Any
+    below: dict[str, _Place] | list[_Place] | None = None
+    plain: str = ""
+
+
 @dataclass(frozen=True)
 class Document:
-    """One YAML file: its plain data and the place of each node, by path from the root.
-
-    ``plain`` holds the text of the scalars that YAML did not read as text.
-    """
+    """One YAML file: its plain data, and the places of all values in it."""
 
     path: Path
     data: Any
-    marks: Mapping[tuple[Step, ...], Location]
-    plain: Mapping[tuple[Step, ...], str]
+    places: _Place
     text: str = ""
 
     def locate(self, *steps: Step) -> Location:
         """The place of the node at ``steps``, or of its nearest ancestor that has one."""
-        while steps and steps not in self.marks:
-            steps = steps[:-1]
-        return self.marks.get(steps, Location(self.path))
+        mark = self._nearest(steps).mark
+        return _location(mark, self.path) if mark else Location(self.path)
+
+    def _nearest(self, steps: Iterable[Step]) -> _Place:
+        place: Any = self.places
+        for step in steps:
+            try:
+                place = place.below[step]
+            except (LookupError, TypeError):
+                break
+        return place  # type: ignore[no-any-return]
 
     def at(self, *steps: Step) -> Any:
         """The data at ``steps``, which there must be."""
@@ -80,20 +95,23 @@ class Document:
             data = data.get(step) if isinstance(data, dict) else None
         return data
 
-    def with_key_renamed(self, old: str, new: str, *parents: Step) -> Document:
+    def with_key_renamed(self, old: str, new: str, *parents: str) -> Document:
         """This document with the key ``old`` of the mapping at ``parents`` called ``new``, in its place."""
-        above = len(parents)
 
-        def moved(steps: tuple[Step, ...]) -> tuple[Step, ...]:
-            is_below = steps[: above + 1] == (*parents, old)
-            return (*parents, new, *steps[above + 1 :]) if is_below else steps
+        def renamed(mapping: Mapping[str, Any]) -> dict[str, Any]:
+            return {new if key == old else key: value for key, value in mapping.items()}
 
-        mapping = {new if key == old else key: value for key, value in self.at(*parents).items()}
+        def moved(place: _Place, above: Sequence[str]) -> _Place:
+            assert isinstance(place.below, dict)
+            if not above:
+                return place._replace(below=renamed(place.below))
+            child = moved(place.below[above[0]], above[1:])
+            return place._replace(below={**place.below, above[0]: child})
+
         return replace(
             self,
-            data=_replaced(self.data, parents, mapping),
-            marks={moved(steps): location for steps, location in self.marks.items()},
-            plain={moved(steps): text for steps, text in self.plain.items()},
+            data=_replaced(self.data, parents, renamed(self.at(*parents))),
+            places=moved(self.places, parents),
         )
 
     def without_key(self, key: str) -> Document:
@@ -143,7 +161,7 @@ class Document:
         for word, ours in _WORDS.items():
             message = re.sub(rf"`([^`]*)\b{word}\b([^`]*)`", rf"`\1{ours}\2`", message)
         remedy = "see docs/describe/description.md for what each key takes"
-        if "`string" in message and (unquoted := self.plain.get(steps)):
+        if "`string" in message and (unquoted := self._nearest(steps).plain):
             remedy = f"YAML does not read `{unquoted}` as text; put it in quotes: '{unquoted}'"
         return SyntaxInvalid(
             f"`{shown}` has the wrong type: {message[0].lower()}{message[1:]}",
@@ -182,13 +200,10 @@ def parse_document(text: str, path: Path) -> Document:
             location=Location(path, before.count("\n") + 1, column),
             remedy='remove it; in a text in double quotes it is written as an escape such as "\\x07"',
         )
+    loader = _Loader(text)
+    loader.path = path
     try:
-        _check_depth(text, path)
-        loader = _Loader(text)
-        try:
-            node = loader.get_single_node()
-        finally:
-            loader.dispose()
+        node = loader.get_single_node()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         raise SyntaxInvalid(
@@ -196,89 +211,98 @@ def parse_document(text: str, path: Path) -> Document:
             location=_location(mark, path) if mark else Location(path),
             remedy="check the indentation and quotes around this place",
         ) from None
-    builder = _Builder(path)
-    data = {} if node is None else builder.value(node, ())
-    return Document(path, data, builder.marks, builder.plain, text)
+    finally:
+        loader.dispose()
+    if node is None:
+        return Document(path, {}, _Place(None), text)
+    return Document(path, *_Builder(path, loader.values).value(node, node.start_mark), text)
 
 
 def _location(mark: Any, path: Path) -> Location:
     return Location(path, mark.line + 1, mark.column + 1)
 
 
-def _check_depth(text: str, path: Path) -> None:
-    depth = 0
-    for event in yaml.parse(text, Loader=_Loader):
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > _DEEPEST:
-                raise SyntaxInvalid(
-                    f"more than {_DEEPEST} lists and mappings stand in each other here",
-                    location=_location(event.start_mark, path),
-                    remedy="no description is that deep; check the brackets and the indentation",
-                )
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """PyYAML's loader, which counts the values that it makes and refuses what is too deep for its own stack."""
+
+    path: Path
+    values = 0
+    _depth = 0
+
+    def descend_resolver(self, parent: yaml.Node | None, index: object) -> None:
+        """Called before a node in ``parent`` is made; with an ``index`` where it is no key."""
+        self.values += index is not None
+        self._depth += 1
+        if self._depth > _DEEPEST + 1:
+            raise SyntaxInvalid(
+                f"more than {_DEEPEST} lists and mappings stand in each other here",
+                location=_location(parent.start_mark, self.path) if parent else None,
+                remedy="no description is that deep; check the brackets and the indentation",
+            )
+
+    def ascend_resolver(self) -> None:
+        """Called when the node is made."""
+        self._depth -= 1
 
 
-# The keys of a mapping, with the place and the value of each.
-_Pairs: TypeAlias = "dict[str, tuple[Location, yaml.Node]]"
+# The keys of a mapping, with PyYAML's mark and the value of each.
+_Pairs: TypeAlias = "dict[str, tuple[Any, yaml.Node]]"
 
 
 class _Builder:
     """Plain data from nodes, with the place of each; refuses what no description can mean."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, written: int) -> None:
         self.path = path
-        self.marks: dict[tuple[Step, ...], Location] = {}
-        self.plain: dict[tuple[Step, ...], str] = {}
+        self._left = written + _MOST_NODES
         self._open: set[int] = set()
         self._found: dict[int, _Pairs] = {}
-        self._nodes = 0
         self._scalars = yaml.constructor.SafeConstructor()
 
-    def value(self, node: yaml.Node, steps: tuple[Step, ...]) -> Any:
-        """The data of ``node``, which stands at ``steps``."""
-        here = _location(node.start_mark, self.path)
-        self.marks.setdefault(steps, here)
-        self._count(here)
+    def value(self, node: yaml.Node, mark: Any) -> tuple[Any, _Place]:
+        """The data of ``node`` and its places; ``mark`` is its own."""
+        self._count(node)
         if isinstance(node, yaml.ScalarNode):
-            return self._scalar(node, steps, here)
+            data = self._scalar(node)
+            return data, _Place(mark, None, "" if data is node.value else node.value)
         if id(node) in self._open:
             raise SyntaxInvalid(
                 "this value contains itself",
-                location=here,
+                location=self._place(node),
                 remedy="remove the alias (`*…`) inside it that names it",
             )
-        with self._entered(node, here):
+        with self._entered(node):
             if isinstance(node, yaml.MappingNode):
-                self._check_tag(node, "map", here)
-                data = {}
-                for key, (location, value) in self._pairs(node).items():
-                    child = (*steps, key)
-                    self.marks[child] = location
-                    data[key] = self.value(value, child)
-                return data
-            self._check_tag(node, "seq", here)
-            return [self.value(item, (*steps, index)) for index, item in enumerate(node.value)]
+                self._check_tag(node, "map")
+                mapping, below = {}, {}
+                for key, (at, value) in self._pairs(node).items():
+                    mapping[key], below[key] = self.value(value, at)
+                return mapping, _Place(mark, below)
+            self._check_tag(node, "seq")
+            items = [self.value(item, item.start_mark) for item in node.value]
+            return [data for data, _ in items], _Place(mark, [place for _, place in items])
 
-    def _count(self, here: Location, nodes: int = 1) -> None:
+    def _place(self, node: yaml.Node) -> Location:
+        return _location(node.start_mark, self.path)
+
+    def _count(self, node: yaml.Node, values: int = 1) -> None:
         """Counts values, and those that are merged once more."""
-        self._nodes += nodes
-        if self._nodes > _MOST_NODES:
+        self._left -= values
+        if self._left < 0:
             raise SyntaxInvalid(
                 f"the aliases of this file stand for more than {_MOST_NODES:,} values",
-                location=here,
+                location=self._place(node),
                 remedy="write the values out, or fewer of them",
             )
 
     @contextmanager
-    def _entered(self, node: yaml.Node, here: Location) -> Iterator[None]:
+    def _entered(self, node: yaml.Node) -> Iterator[None]:
         """While ``node`` is read; what stands inside it through aliases counts as what is written there."""
         if len(self._open) >= _DEEPEST:
             raise SyntaxInvalid(
                 f"more than {_DEEPEST} lists and mappings stand in each other here, counting what aliases "
                 "(`*…`) stand for and `<<` merges",
-                location=here,
+                location=self._place(node),
                 remedy="write the values out instead of aliases of aliases",
             )
         self._open.add(id(node))
@@ -297,18 +321,17 @@ class _Builder:
         own: _Pairs = {}
         merged: _Pairs = {}
         for key, value in node.value:
-            here = _location(key.start_mark, self.path)
             if key.tag == _TAG + "merge":
                 self._merge(value, merged)
                 continue
-            text = self._key(key, here)
+            text = self._key(key)
             if text in own:
                 raise SyntaxInvalid(
-                    f"the key `{text}` stands twice; first at {own[text][0]}",
-                    location=here,
+                    f"the key `{text}` stands twice; first at {_location(own[text][0], self.path)}",
+                    location=self._place(key),
                     remedy="remove one of the two",
                 )
-            own[text] = here, value
+            own[text] = key.start_mark, value
         self._found[id(node)] = merged | own
         return self._found[id(node)]
 
@@ -317,35 +340,34 @@ class _Builder:
         sources = value.value if isinstance(value, yaml.SequenceNode) else [value]
         # Of several sources, the first wins.
         for source in reversed(sources):
-            here = _location(source.start_mark, self.path)
             if not isinstance(source, yaml.MappingNode) or id(source) in self._open:
                 raise SyntaxInvalid(
                     "`<<` merges a mapping, or a list of them, and this is none",
-                    location=here,
+                    location=self._place(source),
                     remedy="name the anchor of a mapping: `<<: *name`",
                 )
-            with self._entered(source, here):
+            with self._entered(source):
                 pairs = self._pairs(source)
-            self._count(here, 1 + len(pairs))
+            self._count(source, 1 + len(pairs))
             merged.update(pairs)
 
-    def _key(self, node: yaml.Node, here: Location) -> str:
+    def _key(self, node: yaml.Node) -> str:
         if not isinstance(node, yaml.ScalarNode):
             raise SyntaxInvalid(
                 "a list or a mapping cannot be a key here",
-                location=here,
+                location=self._place(node),
                 remedy="write a word before the colon",
             )
         if node.tag != _TAG + "str":
             what = _UNQUOTED.get(node.tag.removeprefix(_TAG), "a value of its own kind")
             raise SyntaxInvalid(
                 f"YAML reads the key `{node.value}` as {what}, not as text",
-                location=here,
+                location=self._place(node),
                 remedy=f"put it in quotes: '{node.value}'",
             )
         return str(node.value)
 
-    def _scalar(self, node: yaml.ScalarNode, steps: tuple[Step, ...], here: Location) -> Any:
+    def _scalar(self, node: yaml.ScalarNode) -> Any:
         kind = node.tag.removeprefix(_TAG)
         # A date is text here, as is a lone `=`.
         if kind in {"str", "timestamp", "value"}:
@@ -358,37 +380,34 @@ class _Builder:
         }.get(kind)
         if construct is not None:
             if kind in {"int", "float"} and len(node.value) > _LONGEST_NUMBER:
-                raise self._long_number(node, here)
+                raise self._long_number(node)
             try:
                 value = construct(node)
             except (ValueError, KeyError, OverflowError, yaml.YAMLError):
                 pass
             else:
                 if isinstance(value, int) and value.bit_length() > _MOST_BITS:
-                    raise self._long_number(node, here)
-                self.plain[steps] = node.value
+                    raise self._long_number(node)
                 return value
-        raise self._strange_tag(node, here)
+        raise self._strange_tag(node)
 
-    def _check_tag(self, node: yaml.Node, kind: str, here: Location) -> None:
+    def _check_tag(self, node: yaml.Node, kind: str) -> None:
         if node.tag != _TAG + kind:
-            raise self._strange_tag(node, here)
+            raise self._strange_tag(node)
 
-    @staticmethod
-    def _long_number(node: yaml.ScalarNode, here: Location) -> SyntaxInvalid:
+    def _long_number(self, node: yaml.ScalarNode) -> SyntaxInvalid:
         shown = node.value if len(node.value) <= 40 else f"{node.value[:40]}…"
         return SyntaxInvalid(
             f"the number `{shown}` does not fit into {_MOST_BITS} bits",
-            location=here,
+            location=self._place(node),
             remedy="write a smaller one, or put it in quotes where it is meant as text",
         )
 
-    @staticmethod
-    def _strange_tag(node: yaml.Node, here: Location) -> SyntaxInvalid:
+    def _strange_tag(self, node: yaml.Node) -> SyntaxInvalid:
         tag = node.tag.replace(_TAG, "!!")
         return SyntaxInvalid(
             f"the tag `{tag}` cannot stand before this value",
-            location=here,
+            location=self._place(node),
             remedy="remove the tag",
         )
 
