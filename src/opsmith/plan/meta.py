@@ -16,7 +16,7 @@ from opsmith.errors import KernelDuplicate, KernelRejected, nearest
 from opsmith.plan.derivation import is_pointwise
 from opsmith.plan.model import Meta, MetaRule
 from opsmith.schema import Catalogue, Group, Operator, Variant
-from opsmith.schema.catalogue import custom_function, function_schema
+from opsmith.schema.catalogue import function_schema
 
 
 class Metas:
@@ -73,7 +73,7 @@ class Metas:
         if operator.schema.endswith("-> ()"):
             return Meta(operator.name, MetaRule.NOTHING)
         group = self._catalogue.group_of.get(operator.name)
-        returns = [str(result.type) for result in custom_function(operator).func.returns]
+        returns = [str(result.type) for result in function_schema(operator).returns]
         if operator.variant is not Variant.FUNCTIONAL or returns != ["Tensor"]:
             return None
         if group is not None and self._only_inplace(group):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -131,6 +132,41 @@ def custom_function(operator: Operator) -> NativeFunction:
     return native_function_of(operator.namespace, operator.schema, operator.tags)
 
 
+# The names that torchgen has rules for.
+_READ_BY_TORCHGEN = re.compile(
+    r"^new_|_like$|^_foreach|^__|^resize|rand|dropout|backward|functional"
+)
+
+
+def stand_in(operator: Operator) -> Operator:
+    """The custom operator of another name for which torchgen finds all that it finds for ``operator``.
+
+    torchgen takes a millisecond for a schema, and a library of thousands of operators has few signatures:
+    what is asked about the stand-in, which such operators share, is read once.
+    """
+    return with_base_name(operator, stand_in_name(base_name(operator)))
+
+
+def stand_in_name(base: str) -> str:
+    """The :func:`base_name` of the stand-in for an operator whose own is ``base``."""
+    return base if _READ_BY_TORCHGEN.search(base) else "op"
+
+
+def base_name(operator: Operator) -> str:
+    """The name that all variants of a custom operator share: ``scale`` of ``myop::scale_.Scalar``."""
+    name = operator.schema.partition("(")[0].partition(".")[0]
+    return name.removesuffix("_")
+
+
+def with_base_name(operator: Operator, base: str) -> Operator:
+    """The custom ``operator`` with ``base`` for its :func:`base_name`."""
+    if base == (own := base_name(operator)):
+        return operator
+    rest = operator.schema[len(own) :]
+    name = f"{operator.namespace}::{base}{rest.partition('(')[0]}"
+    return replace(operator, name=name, schema=base + rest)
+
+
 def native_function_of(namespace: str, schema: str, tags: Sequence[str] = ()) -> NativeFunction:
     """torchgen's model of ``schema``; raises what torchgen does where that is not one."""
     from opsmith.torch_names import FunctionSchema, Location, NativeFunction
@@ -144,12 +180,24 @@ def native_function_of(namespace: str, schema: str, tags: Sequence[str] = ()) ->
 
 
 def function_schema(operator: Operator) -> FunctionSchema:
-    """torchgen's model of any operator's schema: 0.1 ms, where :func:`torch_function` parses all of ATen."""
-    return _function_schema(operator.schema)
+    """torchgen's model of any operator's schema: 0.1 ms, where :func:`torch_function` parses all of ATen.
+
+    That of a custom operator has the name of its :func:`stand_in`.
+    """
+    return parsed_schema(stand_in_schema(operator))
+
+
+def stand_in_schema(operator: Operator) -> str:
+    """The schema of an operator of ATen, or that of the :func:`stand_in` for any other."""
+    if operator.namespace == "aten":
+        return operator.schema
+    base = base_name(operator)
+    return stand_in_name(base) + operator.schema[len(base) :]
 
 
 @functools.cache
-def _function_schema(schema: str) -> FunctionSchema:
+def parsed_schema(schema: str) -> FunctionSchema:
+    """torchgen's model of a schema without its namespace."""
     from opsmith.torch_names import FunctionSchema
 
     return FunctionSchema.parse(schema)

@@ -8,12 +8,24 @@ a generated variant that it cannot derive.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from opsmith.errors import Location, SchemaInvalid
-from opsmith.schema.catalogue import Catalogue, custom_function, operator_of, tag_names
+from opsmith.schema.catalogue import (
+    Catalogue,
+    base_name,
+    custom_function,
+    function_schema,
+    operator_of,
+    parsed_schema,
+    stand_in,
+    stand_in_schema,
+    tag_names,
+    with_base_name,
+)
 from opsmith.schema.operator import GENERATED, Group, Operator, Variant
 
 if TYPE_CHECKING:
@@ -47,14 +59,12 @@ def with_operators(catalogue: Catalogue, declarations: Sequence[Declaration]) ->
     operators = dict(catalogue.operators)
     groups = list(catalogue.groups)
     group_of = dict(catalogue.group_of)
-    by_signature: dict[tuple[str, str], dict[Variant, Declaration]] = {}
+    by_signature: dict[tuple[str, str, str], dict[Variant, Declaration]] = {}
     for declaration in declared.values():
         operator = _tagged(declaration.operator)
         operators[operator.name] = operator
-        function = custom_function(operator)
-        members = by_signature.setdefault(
-            (operator.namespace, str(function.func.signature(strip_default=False))), {}
-        )
+        signature = operator.namespace, base_name(operator), _signature(stand_in_schema(operator))
+        members = by_signature.setdefault(signature, {})
         _reject_second(members.get(operator.variant), declaration)
         members[operator.variant] = replace(declaration, operator=operator)
     for members in by_signature.values():
@@ -73,12 +83,18 @@ def with_operators(catalogue: Catalogue, declarations: Sequence[Declaration]) ->
     return replace(catalogue, operators=operators, groups=tuple(groups), group_of=group_of)
 
 
+@functools.cache
+def _signature(schema: str) -> str:
+    """The text that the variants of the operator with this ``schema`` share."""
+    return str(parsed_schema(schema).signature(strip_default=False))
+
+
 def returns_tensors(operator: Operator) -> bool:
     """Whether a custom operator returns one Tensor or several, and nothing else.
 
     PyTorch takes the tags ``inplace`` and ``out`` for such operators only.
     """
-    returns = custom_function(operator).func.returns
+    returns = function_schema(operator).returns
     return bool(returns) and all(str(result.type) == "Tensor" for result in returns)
 
 
@@ -132,11 +148,6 @@ def _counterparts(
     An out variant that writes to other arguments too, such as a cache, has none that is functional: what
     stands in its place writes to them as well.
     """
-    from opsmith.torch_names import (
-        functional_to_out_signature,
-        self_to_out_signature,
-    )
-
     made: dict[Variant, Operator] = {}
     origin = next(
         (members[v] for v in (Variant.FUNCTIONAL, Variant.INPLACE, Variant.OUT) if v in members),
@@ -144,24 +155,41 @@ def _counterparts(
     )
     if origin is None or not returns_tensors(origin.operator):
         return made
-    function = custom_function(origin.operator)
+    base = base_name(origin.operator)
+    alike = stand_in(origin.operator)
     tags = {tag for member in members.values() for tag in member.operator.tags} & _INHERITED_TAGS
     if Variant.FUNCTIONAL not in members:
-        schema = _functional_schema(function)
-        if function.func.arguments.post_self_positional_mutable:
-            schema = _mutable_schema(function, schema.name)
-        made[Variant.FUNCTIONAL] = _generated(schema, tags, origin.operator)
-        _reject_misfit(made[Variant.FUNCTIONAL], origin, declared)
+        functional = with_base_name(_functional(alike, frozenset(tags)), base)
+        _reject_misfit(functional, origin, declared)
+        made[Variant.FUNCTIONAL] = functional
     if Variant.OUT not in members:
-        to_out = {
-            Variant.FUNCTIONAL: functional_to_out_signature,
-            Variant.INPLACE: self_to_out_signature,
-        }[origin.operator.variant]
-        out = _generated(to_out(function.func), tags, origin.operator)
+        out = with_base_name(_out(alike, frozenset(tags)), base)
         # One that is declared belongs to another group, which has a functional of its own.
         if out.name not in declared:
             made[Variant.OUT] = out
     return made
+
+
+@functools.cache
+def _functional(origin: Operator, tags: frozenset[str]) -> Operator:
+    """The variant of ``origin`` that writes to nothing, or to other arguments than ``out`` and ``self``."""
+    function = custom_function(origin)
+    schema = _functional_schema(function)
+    if function.func.arguments.post_self_positional_mutable:
+        schema = _mutable_schema(function, schema.name)
+    return _generated(schema, tags, origin)
+
+
+@functools.cache
+def _out(origin: Operator, tags: frozenset[str]) -> Operator:
+    """The out variant of a functional or in-place ``origin``."""
+    from opsmith.torch_names import functional_to_out_signature, self_to_out_signature
+
+    to_out = {
+        Variant.FUNCTIONAL: functional_to_out_signature,
+        Variant.INPLACE: self_to_out_signature,
+    }[origin.variant]
+    return _generated(to_out(custom_function(origin).func), tags, origin)
 
 
 def _functional_schema(function: NativeFunction) -> FunctionSchema:
@@ -195,7 +223,7 @@ def _mutable_schema(function: NativeFunction, name: OperatorName) -> FunctionSch
     return replace(func, name=name, arguments=replace(func.arguments, out=()), returns=returns)
 
 
-def _generated(schema: FunctionSchema, tags: set[str], origin: Operator) -> Operator:
+def _generated(schema: FunctionSchema, tags: frozenset[str], origin: Operator) -> Operator:
     written = replace(origin, schema=str(schema), tags=tuple(sorted({GENERATED, *tags})))
     return _tagged(operator_of(custom_function(written)))
 

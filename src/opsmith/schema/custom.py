@@ -7,12 +7,21 @@ Refuses what PyTorch could not register or call.  Called by ``description``.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from opsmith.errors import Location, SchemaInvalid, nearest
-from opsmith.schema.catalogue import native_function_of, operator_of, tag_names
+from opsmith.schema.catalogue import (
+    native_function_of,
+    operator_of,
+    stand_in_name,
+    tag_names,
+    with_base_name,
+)
 from opsmith.schema.operator import Operator
 from opsmith.schema.words import SCHEMA_WORDS, reserved_in_cpp
 
@@ -102,7 +111,29 @@ def parse_operator(text: str, locate: Locate, tags: Sequence[str] = ()) -> Opera
     Raises :class:`SchemaInvalid` at the place of the first mistake, or of the first tag that the
     installed torch does not have.
     """
+    with suppress(SchemaInvalid):
+        return _read_by_signature(text, tuple(tags))
     return _Reader(text, locate).operator(tags)
+
+
+def _read_by_signature(text: str, tags: tuple[str, ...]) -> Operator:
+    """The operator of a schema without mistakes, whose signature is read once for all operators that have it."""
+    head, parenthesis, signature = text.partition("(")
+    namespace, name = _Reader(head, _nowhere)._name(head.strip())
+    base, dot, overload = name.partition(".")
+    base, underscore = (base[:-1], "_") if base.endswith("_") else (base, "")
+    alike = f"{namespace}::{stand_in_name(base)}{underscore}{dot}{overload}{parenthesis}{signature}"
+    return with_base_name(_read_once(alike, tags), base)
+
+
+@functools.cache
+def _read_once(text: str, tags: tuple[str, ...]) -> Operator:
+    return _Reader(text, _nowhere).operator(tags)
+
+
+def _nowhere(offending: str) -> Location:
+    """The place of a mistake that is found again, with its place."""
+    return Location(Path())
 
 
 class _Reader:

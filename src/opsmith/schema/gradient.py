@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from opsmith.schema.catalogue import function_schema, torch_function
+from opsmith.schema.catalogue import function_schema, stand_in, torch_function
 from opsmith.schema.operator import Operator, Variant
 
 if TYPE_CHECKING:
@@ -26,7 +26,8 @@ def result_names(operator: Operator) -> tuple[str, ...]:
     """The names of an operator's results: the schema's, or ``result``, ``result0``, …"""
     from opsmith.torch_names import return_names
 
-    return tuple(return_names(torch_function(operator)))
+    is_atens = operator.namespace == "aten"
+    return tuple(return_names(torch_function(operator if is_atens else stand_in(operator))))
 
 
 def gradient_operator(
@@ -39,8 +40,7 @@ def gradient_operator(
     ``relu(Tensor self) -> Tensor`` gives
     ``relu_backward(Tensor grad_result, Tensor self, Tensor result, bool[1] needs) -> Tensor``.
     """
-    schema = function_schema(operator)
-    arguments = schema.arguments.flat_all
+    arguments = function_schema(operator).arguments.flat_all
     results = result_names(operator)
     saved = results if saved is None else saved
     differentiable = [argument for argument in arguments if argument.type.is_tensor_like()]
@@ -54,7 +54,7 @@ def gradient_operator(
     if len(differentiable) > 1:
         gradients = f"({gradients})"
     own = "" if operator.namespace == "aten" else f"{operator.namespace}_"
-    name = f"{own}{schema.name.unambiguous_name()}_backward"
+    name = f"{own}{operator.schema.partition('(')[0].replace('.', '_')}_backward"
     return Operator(
         name=f"{namespace}::{name}",
         schema=f"{name}({', '.join(parameters)}) -> {gradients}",
