@@ -8,6 +8,7 @@ raise them, only ``cli`` prints them.
 from __future__ import annotations
 
 import difflib
+import functools
 import re
 import warnings
 from collections.abc import Iterable, Sequence
@@ -34,10 +35,15 @@ class Location:
     @property
     def shown_path(self) -> str:
         """The path as messages show it: files that come with opsmith from ``opsmith/`` on."""
-        try:
-            return str(Path("opsmith") / self.path.relative_to(_PACKAGE))
-        except ValueError:
-            return str(self.path)
+        return _shown_path(self.path)
+
+
+@functools.cache
+def _shown_path(path: Path) -> str:
+    try:
+        return str(Path("opsmith") / path.relative_to(_PACKAGE))
+    except ValueError:
+        return str(path)
 
 
 class OpsmithError(Exception):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from opsmith.description.document import Document
 from opsmith.description.dtypes import expand_dtypes
@@ -36,13 +36,16 @@ def declared_dtypes(
     )
 
 
-def check_unique(kernel: Kernel, others: Iterable[Kernel]) -> None:
-    """Raises :class:`KernelDuplicate` where one of ``others``, of the same library, is for its operator."""
-    for earlier in others:
-        if earlier.operator == kernel.operator:
-            raise KernelDuplicate(
-                f"two kernels for `{kernel.operator}` in library `{kernel.library}`; the first is "
-                f"`{earlier.symbol or earlier.autograd}` at {earlier.location}",
-                location=kernel.location,
-                remedy="keep one; another library can hold the other, in order of preference",
-            )
+def add_unique(kernel: Kernel, kernels: dict[str, Kernel]) -> None:
+    """Adds ``kernel`` to those of its library, by operator.
+
+    Raises :class:`KernelDuplicate` where one of them is for its operator.
+    """
+    earlier = kernels.setdefault(kernel.operator, kernel)
+    if earlier is not kernel:
+        raise KernelDuplicate(
+            f"two kernels for `{kernel.operator}` in library `{kernel.library}`; the first is "
+            f"`{earlier.symbol or earlier.autograd}` at {earlier.location}",
+            location=kernel.location,
+            remedy="keep one; another library can hold the other, in order of preference",
+        )

@@ -18,7 +18,7 @@ from opsmith.description.build_options import build_options
 from opsmith.description.custom import DescribedMeta, read_declaration, read_meta, schema_name
 from opsmith.description.document import Document
 from opsmith.description.dtypes import expand_dtypes
-from opsmith.description.entries import check_unique, declared_dtypes
+from opsmith.description.entries import add_unique, declared_dtypes
 from opsmith.description.external_namespaces import read_external_namespaces
 from opsmith.description.formats.executorch import (
     ExecutorchHeader,
@@ -135,7 +135,7 @@ def read_manifest(document: Document, catalogue: Catalogue | None) -> Library:
             remedy="write the class with its namespace, like at_npu::native::NPUNativeFunctions",
         )
     execution = Execution(raw.execution)
-    kernels: list[Kernel] = []
+    kernels: dict[str, Kernel] = {}
     stubs: list[StubKernel] = []
     operators: list[Declaration] = []
     metas: list[GivenMeta] = []
@@ -156,9 +156,7 @@ def read_manifest(document: Document, catalogue: Catalogue | None) -> Library:
             metas.append(read_meta(document, ("kernels", index), name, entry.meta))
         if entry.func and not (entry.kernel_name or entry.autograd or entry.backward):
             continue  # declares a variant that is derived
-        kernel = _kernel(document, index, entry, raw, execution, catalogue)
-        check_unique(kernel, kernels)
-        kernels.append(kernel)
+        add_unique(_kernel(document, index, entry, raw, execution, catalogue), kernels)
     return Library(
         name=raw.library,
         location=document.locate("library"),
@@ -167,7 +165,7 @@ def read_manifest(document: Document, catalogue: Catalogue | None) -> Library:
         sources=files_of(document, raw.sources, "sources"),
         include_dirs=directories_of(document, raw.include_dirs, "include_dirs"),
         options=build_options(document, raw),
-        kernels=tuple(kernels),
+        kernels=tuple(kernels.values()),
         stubs=tuple(stubs),
         operators=tuple(operators),
         metas=tuple(metas),

@@ -510,7 +510,7 @@ class Backend:
                 replace(
                     each,
                     kernels=tuple(
-                        replace(k, dtypes=k.device_dtypes or k.dtypes)
+                        replace(k, dtypes=k.device_dtypes) if k.device_dtypes else k
                         for k in each.kernels
                         if k.on_devices
                     ),

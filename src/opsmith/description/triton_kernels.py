@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from opsmith.description.document import Document, Step
-from opsmith.description.entries import check_unique, declared_dtypes
+from opsmith.description.entries import add_unique, declared_dtypes
 from opsmith.description.launch_expressions import obstacle_in_expression
 from opsmith.description.model import (
     Abi,
@@ -61,20 +61,18 @@ def read_triton_manifest(document: Document, catalogue: Catalogue | None) -> Lib
     raw = document.convert(_Manifest)
     check_library_name(raw.library, document.locate("library"))
     module = python_source(raw.module, document.path.parent, document.locate("module"))
-    kernels: list[Kernel] = []
+    kernels: dict[str, Kernel] = {}
     unserved = []
     for index, entry in enumerate(raw.kernels):
         if other := left_out(document, catalogue, "kernels", index):
             unserved.append(other)
             continue
-        kernel = _kernel(document, index, entry, raw, module, catalogue)
-        check_unique(kernel, kernels)
-        kernels.append(kernel)
+        add_unique(_kernel(document, index, entry, raw, module, catalogue), kernels)
     return Library(
         name=raw.library,
         location=document.locate("library"),
         abi=Abi.TRITON,
-        kernels=tuple(kernels),
+        kernels=tuple(kernels.values()),
         unserved=tuple(unserved),
         modules=(module,) if isinstance(module, Path) else (),
     )

@@ -82,8 +82,10 @@ def _folders(description: Path) -> Mapping[str, Path]:
 
 def _with_names(text: str, folders: Mapping[str, Path]) -> str:
     for name, folder in folders.items():
-        # Not the end of another folder's path.
-        pattern = rf"(?<![\w./-]){re.escape(_in_json(folder))}/"
+        # Not the end of another folder's path; looked for behind it, since no regular expression that
+        # begins with the look is searched for fast.
+        path = re.escape(f"{_in_json(folder)}/")
+        pattern = rf"{path}(?<![\w./-]{path})"
         text = re.sub(pattern, _in_json(name).replace("\\", r"\\") + "/", text)
     return text
 

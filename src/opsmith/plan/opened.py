@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
@@ -28,7 +31,8 @@ class OpenedBackend:
     @cached_property
     def outline(self) -> Backend:
         """The description with the operators' names taken on trust, which saves reading the catalogue."""
-        return read_backend(self.path, None)
+        with _uncollected():
+            return read_backend(self.path, None)
 
     @cached_property
     def catalogue(self) -> Catalogue:
@@ -60,10 +64,24 @@ class OpenedBackend:
         return kept_plan(self.outline, self._cache, self._planned_to_compile, "compiled")
 
     def _planned(self) -> Plan:
-        return resolve(self.description, self.catalogue)
+        with _uncollected():
+            return resolve(self.description, self.catalogue)
 
     def _planned_to_compile(self) -> Plan:
-        return resolve(self.description.compiled, self.catalogue)
+        with _uncollected():
+            return resolve(self.description.compiled, self.catalogue)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """While many objects are made that stay: the cyclic garbage collector would look at them all in vain."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def open_backend(name: str) -> OpenedBackend:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import chain
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from opsmith.description import (
     HOST_WINDOW,
@@ -194,7 +194,7 @@ class _Resolver:
         self.not_served: list[NotServed] = []
         # The kernels by operator, in order of preference.
         self.candidates: dict[str, list[Kernel]] = {}
-        self.obstacles: dict[Kernel, str] = {}
+        self.obstacles: dict[int, str] = {}
         self.denied_host_kernels: dict[str, str] = {}
         kernels = [kernel for library in backend.libraries for kernel in library.kernels]
         served = {kernel.operator for kernel in kernels if kernel.symbol}
@@ -275,9 +275,11 @@ class _Resolver:
 
     def _obstacle(self, kernel: Kernel) -> str:
         """Why ``kernel`` cannot run on this backend, however right it is; empty where it can."""
-        if kernel not in self.obstacles:
-            self.obstacles[kernel] = self._found_obstacle(kernel)
-        return self.obstacles[kernel]
+        # By identity: a kernel's hash is one of all that it says.
+        found = self.obstacles.get(id(kernel))
+        if found is None:
+            found = self.obstacles[id(kernel)] = self._found_obstacle(kernel)
+        return found
 
     def _found_obstacle(self, kernel: Kernel) -> str:
         if kernel.abi is Abi.EXECUTORCH and (reason := self.lean.obstacle(kernel)):
@@ -422,14 +424,14 @@ class _Resolver:
         """The plan for ``operator``."""
         entry = self._explained(operator, self._below_autograd(operator))
         entry = self.interceptions.intercepted(operator, entry) or entry
-        if layouts := self._other_layouts(operator, entry):
-            entry = replace(entry, other_layouts=layouts)
-        if autograd := self.differentiation.of(entry, operator):
-            entry = replace(entry, autograd=autograd)
-        return self._placed(entry)
+        return self._placed(
+            entry,
+            other_layouts=self._other_layouts(operator, entry),
+            autograd=self.differentiation.of(entry, operator),
+        )
 
-    def _placed(self, entry: Entry) -> Entry:
-        """``entry``, and those behind it, with their places."""
+    def _placed(self, entry: Entry, **facts: Any) -> Entry:
+        """``entry``, and those behind it, with their places; with ``facts`` about itself."""
         call = entry.call
         if call is not None and call.next is not None:
             call = replace(call, next=self._placed(call.next))
@@ -438,7 +440,7 @@ class _Resolver:
             place = self.host
         elif call is not None and entry.route not in (Route.DENIED, Route.MISSING):
             place = Place.of(call.execution, self.host)
-        return replace(entry, call=call, place=place)
+        return replace(entry, call=call, place=place, **facts)
 
     def _explained(self, operator: Operator, entry: Entry) -> Entry:
         """``entry`` with what decides how attention is computed, which no kernel's line says."""
