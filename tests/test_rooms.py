@@ -13,7 +13,8 @@ PACKAGE = Path(opsmith.__file__).parent
 
 # A floor may import those above it in this list; the rooms of one floor may not import each other.
 FLOORS = [
-    {"errors", "on_demand"},
+    {"collector", "errors"},
+    {"on_demand"},
     {
         "cache_folder",
         "driver",

@@ -9,13 +9,17 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from opsmith.collector import collector_paused
+
 
 def on_demand(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
     """The ``__getattr__`` (PEP 562) of ``package``, where ``modules`` says which module has which name."""
 
     def find(name: str) -> Any:
         if name in modules:
-            return getattr(importlib.import_module(modules[name]), name)
+            with collector_paused():
+                module = importlib.import_module(modules[name])
+            return getattr(module, name)
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
     return find

@@ -15,6 +15,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group
 
+from opsmith.collector import collector_paused
+
 
 @dataclass(frozen=True)
 class Listed:
@@ -33,7 +35,8 @@ class Listed:
     def command(self) -> Any:
         """The command itself, imported now."""
         module, _, attribute = self.target.partition(":")
-        found = getattr(importlib.import_module(module), attribute)
+        with collector_paused():
+            found = getattr(importlib.import_module(module), attribute)
         if isinstance(found, typer.Typer):
             command: Any = get_group(found)
         else:

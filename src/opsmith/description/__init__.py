@@ -1,5 +1,7 @@
 """``backend.yaml`` and library manifests: read, validated, every error with its place."""
 
+from typing import TYPE_CHECKING
+
 from opsmith.description.backend import (
     find_backend,
     read_backend,
@@ -10,7 +12,6 @@ from opsmith.description.device_names import check_device_name
 from opsmith.description.document import Document, read_document
 from opsmith.description.dtypes import SCALAR_TYPE_OF
 from opsmith.description.formats.flag_gems import FLAG_GEMS
-from opsmith.description.formats.imported import Imported, import_flag_gems, import_library
 from opsmith.description.host_window import HOST_WINDOW, hides_host_windows
 from opsmith.description.installed import (
     entry_point,
@@ -63,6 +64,10 @@ from opsmith.description.python_kernel import (
     with_python_kernels,
 )
 from opsmith.description.python_modules import has_python_kernels
+from opsmith.on_demand import on_demand
+
+if TYPE_CHECKING:
+    from opsmith.description.formats.imported import Imported, import_flag_gems, import_library
 
 __all__ = [
     "FLAG_GEMS",
@@ -127,3 +132,11 @@ __all__ = [
     "with_new_name",
     "with_python_kernels",
 ]
+
+# Backends are read without what turns others' files into manifests.
+__getattr__ = on_demand(
+    __name__,
+    dict.fromkeys(
+        ("Imported", "import_flag_gems", "import_library"), "opsmith.description.formats.imported"
+    ),
+)

@@ -6,7 +6,7 @@ the catalogue.  What a kernel may serve is the plan's business, not checked here
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -147,13 +147,17 @@ def _or_installed(installed: Iterable[str]) -> str:
     return f", an installed one ({names})" if names else ""
 
 
-def read_backend(path: Path, catalogue: Catalogue | None) -> Backend:
-    """The backend described by the file ``path``, with its libraries.
+def read_backend(
+    path: Path,
+    catalogue: Catalogue | None,
+    read: Callable[[Path], Document] = read_document,
+) -> Backend:
+    """The backend described by the file ``path``, with its libraries; ``read`` reads each file of YAML.
 
     Without a ``catalogue`` the operators' names are taken on trust, which saves reading it.
     Raises a :class:`DescriptionError` at the place of the first mistake.
     """
-    document = read_document(path)
+    document = read(path)
     _reject_library(document)
     document = with_new_name(document, "whole", "intercept", "fallback")
     raw = document.convert(_Backend)
@@ -172,7 +176,7 @@ def read_backend(path: Path, catalogue: Catalogue | None) -> Backend:
         for index, entry in enumerate(raw.libraries)
     ] + [RUNTIME_MANIFEST]
     libraries = tuple(
-        _completed(read_library(manifest, catalogue), document, entry, index)
+        _completed(read_library(manifest, catalogue, read), document, entry, index)
         for index, (manifest, entry) in enumerate(zip(manifests, [*raw.libraries, ""], strict=True))
     )
     if catalogue is not None:

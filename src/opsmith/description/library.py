@@ -10,8 +10,6 @@ from opsmith.description.document import Document, read_document
 from opsmith.description.formats.executorch import ExecutorchHeader, read_executorch_entries
 from opsmith.description.formats.flag_gems import FLAG_GEMS, read_flag_gems
 from opsmith.description.formats.known import YamlFormat, format_of
-from opsmith.description.formats.op_plugin import read_op_plugin_yaml
-from opsmith.description.formats.torchgen import read_torchgen_yaml
 from opsmith.description.manifest import read_manifest
 from opsmith.description.model import Abi, Execution, Library
 from opsmith.description.names import LIBRARY
@@ -19,14 +17,18 @@ from opsmith.errors import FormatUnknown
 from opsmith.schema import Catalogue
 
 
-def read_library(path: Path, catalogue: Catalogue | None) -> Library:
+def read_library(
+    path: Path,
+    catalogue: Catalogue | None,
+    read: Callable[[Path], Document] = read_document,
+) -> Library:
     """The kernel library described by the file ``path``; raises like :func:`read_backend`.
 
     The file is a manifest, has one of the formats of others, or is FlagGems' module with its table.
     """
     if path.suffix == ".py" and path.parent.name == FLAG_GEMS:
         return read_flag_gems(path, catalogue)
-    return read_document_as_library(read_document(path), catalogue)
+    return read_document_as_library(read(path), catalogue)
 
 
 def read_document_as_library(
@@ -48,6 +50,18 @@ def _read_backend_as_library(document: Document, catalogue: Catalogue | None) ->
         location=document.locate(),
         remedy="name the manifests that it lists under `libraries`",
     )
+
+
+def _read_torchgen(document: Document, catalogue: Catalogue | None, keep_faults: bool) -> Library:
+    from opsmith.description.formats.torchgen import read_torchgen_yaml  # few backends have one
+
+    return read_torchgen_yaml(document, catalogue, keep_faults)
+
+
+def _read_op_plugin(document: Document, catalogue: Catalogue | None, keep_faults: bool) -> Library:
+    from opsmith.description.formats.op_plugin import read_op_plugin_yaml  # few backends have one
+
+    return read_op_plugin_yaml(document, catalogue, keep_faults)
 
 
 def _read_executorch(document: Document, catalogue: Catalogue | None, keep_faults: bool) -> Library:
@@ -73,7 +87,7 @@ _OWN: Mapping[YamlFormat, Callable[[Document, Catalogue | None], Library]] = {
     YamlFormat.MANIFEST: read_manifest,
 }
 _OTHERS: Mapping[YamlFormat, Callable[[Document, Catalogue | None, bool], Library]] = {
-    YamlFormat.TORCHGEN: read_torchgen_yaml,
-    YamlFormat.OP_PLUGIN: read_op_plugin_yaml,
+    YamlFormat.TORCHGEN: _read_torchgen,
+    YamlFormat.OP_PLUGIN: _read_op_plugin,
     YamlFormat.EXECUTORCH: _read_executorch,
 }

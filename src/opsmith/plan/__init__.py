@@ -1,7 +1,9 @@
 """The plan: which route serves every operator, and why.  Nothing else decides anything."""
 
+from typing import TYPE_CHECKING
+
+from opsmith.on_demand import on_demand
 from opsmith.plan.derivation_rules import Derivation, Into, Rule
-from opsmith.plan.interception import decompositions
 from opsmith.plan.model import (
     AutocastRule,
     Autograd,
@@ -21,7 +23,10 @@ from opsmith.plan.model import (
     claims_of,
 )
 from opsmith.plan.opened import OpenedBackend, open_backend, plan_backend
-from opsmith.plan.resolver import resolve, resolve_group
+
+if TYPE_CHECKING:
+    from opsmith.plan.interception import decompositions
+    from opsmith.plan.resolver import resolve, resolve_group
 
 __all__ = [
     "AutocastRule",
@@ -50,3 +55,13 @@ __all__ = [
     "resolve",
     "resolve_group",
 ]
+
+# A plan that is kept is read without what makes plans.
+__getattr__ = on_demand(
+    __name__,
+    {
+        "decompositions": "opsmith.plan.interception",
+        "resolve": "opsmith.plan.resolver",
+        "resolve_group": "opsmith.plan.resolver",
+    },
+)

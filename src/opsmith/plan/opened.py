@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import cache as cache_of
 from functools import cached_property
 from pathlib import Path
 
 from opsmith.built import carried_plan
 from opsmith.cache_folder import cache_root
-from opsmith.description import Backend, find_backend, read_backend
+from opsmith.collector import collector_paused
+from opsmith.description import Backend, find_backend, read_backend, read_document
 from opsmith.plan.kept_plans import kept_plan, read_plan
 from opsmith.plan.model import Plan
-from opsmith.plan.resolver import resolve
 from opsmith.schema import Catalogue, read_catalogue
 
 
@@ -27,12 +25,13 @@ class OpenedBackend:
     def __init__(self, path: Path, cache: Path | None) -> None:
         self.path = path
         self._cache = cache
+        self._read = cache_of(read_document)
 
     @cached_property
     def outline(self) -> Backend:
         """The description with the operators' names taken on trust, which saves reading the catalogue."""
-        with _uncollected():
-            return read_backend(self.path, None)
+        with collector_paused():
+            return read_backend(self.path, None, self._read)
 
     @cached_property
     def catalogue(self) -> Catalogue:
@@ -42,7 +41,11 @@ class OpenedBackend:
     @cached_property
     def description(self) -> Backend:
         """The description, checked against the catalogue."""
-        return read_backend(self.path, self.catalogue)
+        catalogue = self.catalogue
+        with collector_paused():
+            description = read_backend(self.path, catalogue, self._read)
+        self._read.cache_clear()
+        return description
 
     @cached_property
     def plan(self) -> Plan:
@@ -64,24 +67,16 @@ class OpenedBackend:
         return kept_plan(self.outline, self._cache, self._planned_to_compile, "compiled")
 
     def _planned(self) -> Plan:
-        with _uncollected():
-            return resolve(self.description, self.catalogue)
+        return self._resolved(self.description)
 
     def _planned_to_compile(self) -> Plan:
-        with _uncollected():
-            return resolve(self.description.compiled, self.catalogue)
+        return self._resolved(self.description.compiled)
 
+    def _resolved(self, description: Backend) -> Plan:
+        from opsmith.plan.resolver import resolve  # what a kept plan does without
 
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """While many objects are made that stay: the cyclic garbage collector would look at them all in vain."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
+        with collector_paused():
+            return resolve(description, self.catalogue)
 
 
 def open_backend(name: str) -> OpenedBackend:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from opsmith.built import BuiltBackend, check_torch, fitting_backend
 from opsmith.cache_folder import cache_root
+from opsmith.collector import collector_paused
 from opsmith.description import Rng, find_backend
 from opsmith.errors import DriverInvalid, LoadError
 from opsmith.integrations import are_wanted, follow_imports
@@ -98,8 +99,9 @@ def found_or_built(name: str, description: Path, progress: OnProgress | None) ->
     # The libraries of a package are loaded without importing what could build them.
     if fitting := fitting_backend(description):
         return fitting
-    from opsmith.build.backend import build_backend
-    from opsmith.build.waiting import told
+    with collector_paused():
+        from opsmith.build.backend import build_backend
+        from opsmith.build.waiting import told
 
     with told(progress, f"the backend `{name}`") as report:
         return build_backend(description, progress=report)
