@@ -13,12 +13,20 @@ import pytest
 import torch
 
 from opsmith.build.backend import located_symbol
-from opsmith.description import read_backend
+from opsmith.description import document, read_backend
 from opsmith.emit import emit
-from opsmith.errors import DescriptionError, OperatorUnknown, SchemaInvalid, SymbolUndefined
-from opsmith.plan import Plan, Route, resolve
-from opsmith.schema import CPP_WORDS, Catalogue
+from opsmith.errors import (
+    DescriptionError,
+    Location,
+    OperatorUnknown,
+    SchemaInvalid,
+    SymbolUndefined,
+)
+from opsmith.plan import Plan, Route, plan_backend, resolve
+from opsmith.schema import CPP_WORDS, Catalogue, parse_operator
+from opsmith.schema.catalogue import native_function_of, operator_of
 from opsmith.schema.words import SCHEMA_WORDS
+from opsmith.torch_names import FunctionSchema
 from refusal import refusal
 
 Describe = Callable[..., Path]
@@ -245,3 +253,84 @@ def test_an_out_variant_that_writes_to_other_arguments_has_a_mutable_one(
     assert entry.route is Route.DERIVED
     assert "allocates the result and runs `f` " in entry.why
     assert " into it, which writes to the same other arguments" in entry.why
+
+
+# ---- thousands of operators
+
+
+def test_operators_of_one_signature_are_parsed_once(
+    describe: Describe, catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # torchgen takes a millisecond for each.
+    texts: list[str] = []
+    parse = FunctionSchema.parse
+
+    def counted(text: str) -> FunctionSchema:
+        texts.append(text)
+        return parse(text)
+
+    monkeypatch.setattr(FunctionSchema, "parse", staticmethod(counted))
+    entries = [
+        f'- {{func: "myop::scale{n}(Tensor self, float unlike_any_other) -> Tensor", kernel_name: f, '
+        "meta: {same_as: self}}"
+        for n in range(20)
+    ]
+    path = describe("\n".join(entries))
+    plan = planned(path, catalogue)
+    assert plan.entry("myop::scale19.out").why.startswith(
+        "from the kernel of `myop::scale19`: runs `f`"
+    )
+    assert len(texts) < 10
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "new_x",
+        "x_like",
+        "dropout",
+        "rand",
+        "__iadd__",
+        "resize_",
+        "x_backward",
+        "x",
+        "x_",
+        "x.Scalar",
+    ],
+)
+def test_an_operator_is_what_torchgen_makes_of_its_schema(name: str) -> None:
+    inplace = name.partition(".")[0].endswith("_")
+    tensor = "Tensor(a!)" if inplace else "Tensor"
+    schema = f"{name}({tensor} self, SymInt[2] size, Scalar? b=None, *, Tensor? c=None) -> {tensor}"
+    tags = ("nondeterministic_seeded", "pointwise")
+    try:
+        expected = operator_of(native_function_of("myop", schema, tags))
+    except AssertionError as error:
+        with pytest.raises(SchemaInvalid, match=re.escape(str(error).partition("\n")[0])):
+            parse_operator(f"myop::{schema}", lambda text: Location(Path("k.yaml")), tags)
+    else:
+        found = parse_operator(f"myop::{schema}", lambda text: Location(Path("k.yaml")), tags)
+        assert found == expected
+
+
+def test_each_file_is_parsed_once(
+    describe: Describe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[Path] = []
+    parse = document.parse_document
+
+    def counted(text: str, path: Path) -> document.Document:
+        read.append(path)
+        return parse(text, path)
+
+    monkeypatch.setattr(document, "parse_document", counted)
+    path = describe(
+        '- {func: "myop::f(Tensor self) -> Tensor", kernel_name: f, meta: {same_as: self}}'
+    )
+    assert "myop::f" in {
+        entry.name for entry in plan_backend(str(path), tmp_path / "cache").entries
+    }
+    assert [each.name for each in read if each.parent == tmp_path] == [
+        "backend.yaml",
+        "kernels.yaml",
+    ]

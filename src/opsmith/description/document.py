@@ -223,7 +223,7 @@ def _location(mark: Any, path: Path) -> Location:
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """PyYAML's loader, which counts the values that it makes and refuses what is too deep for its own stack."""
+    """PyYAML's loader, which counts the values that it makes and refuses what is too deep for its stack."""
 
     path: Path
     values = 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from opsmith.description.document import Document, Step
+from opsmith.description.document import Document
 from opsmith.errors import Location, SyntaxInvalid
 
 # The warnings that this process has given: a description is read more than once.
@@ -27,7 +27,7 @@ def warn_of_old_name(old: str, new: str, location: Location) -> None:
     )
 
 
-def with_new_name(document: Document, old: str, new: str, *parents: Step) -> Document:
+def with_new_name(document: Document, old: str, new: str, *parents: str) -> Document:
     """``document`` with the key ``old`` of the mapping at ``parents``, if it is there, called ``new``.
 
     Raises :class:`SyntaxInvalid` where both stand there.

@@ -6,6 +6,7 @@ else's it is an error.  Called by ``manifest`` and by the reader of ExecuTorch's
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 from opsmith.description.document import Document, Step
@@ -17,7 +18,7 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 
 def left_out(document: Document, catalogue: Catalogue | None, *steps: Step) -> Unserved | None:
     """The entry at ``steps`` and why it is left out; None for one that is read."""
-    if catalogue is None or not document.path.is_relative_to(_PACKAGE):
+    if catalogue is None or not _is_opsmiths(document.path):
         return None
     name = document.at(*steps).get("op", "")
     if name in catalogue.operators:
@@ -25,3 +26,8 @@ def left_out(document: Document, catalogue: Catalogue | None, *steps: Step) -> U
     releases = releases_with(name, torch_release())
     reason = f"torch {catalogue.torch} lacks the operator; {releases} have it"
     return Unserved(name, document.locate(*steps, "op"), reason) if releases else None
+
+
+@functools.cache
+def _is_opsmiths(path: Path) -> bool:
+    return path.is_relative_to(_PACKAGE)

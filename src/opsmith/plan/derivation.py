@@ -6,6 +6,7 @@ words, one of :class:`Obstacle`, which the plan shows.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -132,18 +133,25 @@ def _by_preference(
     wanted: Variant, group: Group, kernels: Mapping[Variant, Kernel], catalogue: Catalogue
 ) -> list[Derivation]:
     """The derivations from ``kernels``, best first: what the description prefers, then the cheapest."""
-    pointwise = is_pointwise(group, catalogue)
+    return sorted(
+        _cheapest(wanted, tuple(kernels), is_pointwise(group, catalogue)),
+        key=lambda each: _PREFERRED.get(kernels[each.rule.source].derive) is not each.rule.source,
+    )
+
+
+@functools.cache
+def _cheapest(
+    wanted: Variant, sources: tuple[Variant, ...], pointwise: bool
+) -> tuple[Derivation, ...]:
+    """The cheapest derivation from each of the ``sources``, in order."""
     if wanted.returns_new:
         wanted = Variant.FUNCTIONAL
     best: dict[Variant, Derivation] = {}
     for derivation in Derivation:
         rule = derivation.rule
-        if rule.wanted is wanted and rule.source in kernels and (pointwise or not rule.pointwise):
+        if rule.wanted is wanted and rule.source in sources and (pointwise or not rule.pointwise):
             best.setdefault(rule.source, derivation)
-    return sorted(
-        best.values(),
-        key=lambda each: _PREFERRED.get(kernels[each.rule.source].derive) is not each.rule.source,
-    )
+    return tuple(best.values())
 
 
 def _obstacle(

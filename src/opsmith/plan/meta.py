@@ -16,7 +16,7 @@ from opsmith.errors import KernelDuplicate, KernelRejected, nearest
 from opsmith.plan.derivation import is_pointwise
 from opsmith.plan.model import Meta, MetaRule
 from opsmith.schema import Catalogue, Group, Operator, Variant
-from opsmith.schema.catalogue import function_schema
+from opsmith.schema.catalogue import function_schema, result_types
 
 
 class Metas:
@@ -36,6 +36,7 @@ class Metas:
         """The namespaces of operators that others define."""
         self._catalogue = catalogue
         self._given: dict[str, GivenMeta] = {}
+        self._found: dict[str, Meta | None] = {}
         for library in libraries:
             here: dict[str, GivenMeta] = {}
             for meta in library.metas:
@@ -48,6 +49,11 @@ class Metas:
 
     def of(self, operator: Operator) -> Meta | None:
         """The meta kernel of ``operator``; None where nothing says how its results are shaped."""
+        if operator.name not in self._found:
+            self._found[operator.name] = self._of(operator)
+        return self._found[operator.name]
+
+    def _of(self, operator: Operator) -> Meta | None:
         functional = self._shaped(operator.name)
         if functional != operator.name:
             shaped = self._rule(self._catalogue.operators[functional])
@@ -73,8 +79,7 @@ class Metas:
         if operator.schema.endswith("-> ()"):
             return Meta(operator.name, MetaRule.NOTHING)
         group = self._catalogue.group_of.get(operator.name)
-        returns = [str(result.type) for result in function_schema(operator).returns]
-        if operator.variant is not Variant.FUNCTIONAL or returns != ["Tensor"]:
+        if operator.variant is not Variant.FUNCTIONAL or result_types(operator) != ("Tensor",):
             return None
         if group is not None and self._only_inplace(group):
             # The functional copies self and runs the in-place kernel on the copy.
@@ -101,7 +106,7 @@ class Metas:
             return
         func = function_schema(operator)
         kinds = {argument.name: str(argument.type) for argument in func.arguments.flat_all}
-        returns = [str(result.type) for result in func.returns]
+        returns = result_types(operator)
         if len(meta.same_as) != len(returns):
             raise KernelRejected(
                 f"`same_as` names {len(meta.same_as)}, but `{operator.name}` returns {len(returns)}: "

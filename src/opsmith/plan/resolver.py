@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import chain
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from opsmith.description import (
     HOST_WINDOW,
@@ -423,24 +423,21 @@ class _Resolver:
     def entry(self, operator: Operator) -> Entry:
         """The plan for ``operator``."""
         entry = self._explained(operator, self._below_autograd(operator))
-        entry = self.interceptions.intercepted(operator, entry) or entry
-        return self._placed(
-            entry,
-            other_layouts=self._other_layouts(operator, entry),
-            autograd=self.differentiation.of(entry, operator),
-        )
+        if intercepted := self.interceptions.intercepted(operator, entry):
+            entry = replace(intercepted, place=self.host)
+        if layouts := self._other_layouts(operator, entry):
+            entry = replace(entry, other_layouts=layouts)
+        if autograd := self.differentiation.of(entry, operator):
+            entry = replace(entry, autograd=autograd)
+        return entry
 
-    def _placed(self, entry: Entry, **facts: Any) -> Entry:
-        """``entry``, and those behind it, with their places; with ``facts`` about itself."""
-        call = entry.call
-        if call is not None and call.next is not None:
-            call = replace(call, next=self._placed(call.next))
-        place = None
-        if entry.route is Route.FALLBACK:
-            place = self.host
-        elif call is not None and entry.route not in (Route.DENIED, Route.MISSING):
-            place = Place.of(call.execution, self.host)
-        return replace(entry, call=call, place=place, **facts)
+    def _place(self, route: Route, call: KernelCall | None = None) -> Place | None:
+        """Where an operator on ``route`` is computed; None of what is refused, and of composites."""
+        if route is Route.FALLBACK:
+            return self.host
+        if call is None or route in (Route.DENIED, Route.MISSING):
+            return None
+        return Place.of(call.execution, self.host)
 
     def _explained(self, operator: Operator, entry: Entry) -> Entry:
         """``entry`` with what decides how attention is computed, which no kernel's line says."""
@@ -464,6 +461,8 @@ class _Resolver:
 
     def _other_layouts(self, operator: Operator, entry: Entry) -> tuple[OtherLayout, ...]:
         """How ``operator`` is served for tensors that are not strided."""
+        if not (operator.composed_layouts or operator.host_layouts):
+            return ()
         last_resort = self._last_resort(operator.name)[0]
         # A kernel on dense tensors that makes others would meet the description's, or what its policy says.
         is_ours = entry.kernel is not None or entry.route is not self._last_resort("")[0]
@@ -584,6 +583,27 @@ class _Resolver:
                 if behind
                 else "; calls that it refuses at run time: the fallback runs them on the CPU"
             )
+        call = KernelCall(
+            kernel=kernel,
+            derivation=derived.derivation if derived else None,
+            shape=shape,
+            elementwise=(derived.elementwise if derived else None) or elementwise,
+            operands=self._operands(operator, kernel),
+            checks_overlap=self._checks_overlap(operator),
+            same_dtype=GENERATED in operator.tags and operator.namespace == "aten",
+            refused_overlaps=refused_overlaps(operator.name),
+            pointwise=group is not None and is_pointwise(group, self.catalogue),
+            meta_fills=group is not None and group.functional in _META_FILLS,
+            format_of_self=group is not None and group.functional in _FORMAT_OF_SELF,
+            contiguous_out=group is not None and group.functional in _CONTIGUOUS_OUT,
+            casts_on_cpu=self._casts_on_cpu(operator, kernel, shape),
+            overlaps_on_cpu=derived is not None and self._overlaps_on_cpu(operator),
+            gaps_on_cpu=operator.name in _COPIES_GAPS and self._falls_back_to_cpu(operator.name),
+            updates=unmarked_writes(kernel.operator),
+            meta=meta,
+            next=behind,
+            other_dtypes=other_dtypes,
+        )
         return Entry(
             name=operator.name,
             route=route,
@@ -591,28 +611,8 @@ class _Resolver:
             library=kernel.library,
             why=f"{why}{note}{self._untraced_note(operator, kernel)}",
             group=group,
-            call=KernelCall(
-                kernel=kernel,
-                derivation=derived.derivation if derived else None,
-                shape=shape,
-                elementwise=(derived.elementwise if derived else None) or elementwise,
-                operands=self._operands(operator, kernel),
-                checks_overlap=self._checks_overlap(operator),
-                same_dtype=GENERATED in operator.tags and operator.namespace == "aten",
-                refused_overlaps=refused_overlaps(operator.name),
-                pointwise=group is not None and is_pointwise(group, self.catalogue),
-                meta_fills=group is not None and group.functional in _META_FILLS,
-                format_of_self=group is not None and group.functional in _FORMAT_OF_SELF,
-                contiguous_out=group is not None and group.functional in _CONTIGUOUS_OUT,
-                casts_on_cpu=self._casts_on_cpu(operator, kernel, shape),
-                overlaps_on_cpu=derived is not None and self._overlaps_on_cpu(operator),
-                gaps_on_cpu=operator.name in _COPIES_GAPS
-                and self._falls_back_to_cpu(operator.name),
-                updates=unmarked_writes(kernel.operator),
-                meta=meta,
-                next=behind,
-                other_dtypes=other_dtypes,
-            ),
+            place=self._place(route, call),
+            call=call,
             refusal=refusal,
         )
 
@@ -807,6 +807,7 @@ class _Resolver:
         return replace(
             unserved,
             route=Route.DENIED,
+            place=None,
             source=operator.composite.value,
             why=why,
             refusal=why,
@@ -834,6 +835,7 @@ class _Resolver:
             source=str(self.backend.fallback.location),
             library="",
             why=why,
+            place=self._place(route),
             group=self.catalogue.group_of.get(operator.name),
             refusal="" if route is Route.FALLBACK else why,
         )
@@ -842,12 +844,12 @@ class _Resolver:
         """The fallback policy's route for an operator, or for the dtypes its kernel lacks, and the reason."""
         policy = self.backend.fallback
         # A name stands for its whole group: `topk` reaches the fallback as `topk.values`.
-        names = set(self.catalogue.variants_of(name))
+        names = self.catalogue.variants_of(name) if self.denied or self.only is not None else ()
         if name in self.denied_host_kernels:
             return Route.DENIED, self.denied_host_kernels[name]
-        for denied in sorted(names & self.denied.keys()):
+        for denied in sorted(self.denied.keys() & names):
             return Route.DENIED, f"the fallback is denied to it ({self.denied[denied].location})"
-        if self.only is not None and not names & self.only:
+        if self.only is not None and self.only.isdisjoint(names):
             return Route.DENIED, f"`only` does not allow it the fallback ({policy.location})"
         if policy.default is FallbackDefault.NONE:
             return Route.MISSING, f"the backend has no fallback ({policy.location})"

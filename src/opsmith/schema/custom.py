@@ -117,7 +117,7 @@ def parse_operator(text: str, locate: Locate, tags: Sequence[str] = ()) -> Opera
 
 
 def _read_by_signature(text: str, tags: tuple[str, ...]) -> Operator:
-    """The operator of a schema without mistakes, whose signature is read once for all operators that have it."""
+    """The operator of a schema without mistakes, whose signature is read once for all that have it."""
     head, parenthesis, signature = text.partition("(")
     namespace, name = _Reader(head, _nowhere)._name(head.strip())
     base, dot, overload = name.partition(".")

@@ -116,9 +116,11 @@ class Group:
 
     def members(self) -> tuple[tuple[Variant, str], ...]:
         """The variants that exist, functional first."""
-        pairs = (
-            (Variant.FUNCTIONAL, self.functional),
-            (Variant.OUT, self.out),
-            (Variant.INPLACE, self.inplace),
-        )
-        return tuple((variant, name) for variant, name in pairs if name is not None)
+        members = []
+        if self.functional is not None:
+            members.append((Variant.FUNCTIONAL, self.functional))
+        if self.out is not None:
+            members.append((Variant.OUT, self.out))
+        if self.inplace is not None:
+            members.append((Variant.INPLACE, self.inplace))
+        return tuple(members)
