@@ -80,21 +80,23 @@ def parts(tensor: Tensor) -> list[Tensor]:
     return [tensor.dequantize(), tensor.int_repr()] if tensor.is_quantized else [tensor]
 
 
-def compare(call: Callable[[str], Tensor], device: str = DEVICE) -> None:
-    ours, theirs = call(DEVICE), call("cpu")
+def compare(call: Callable[[str], Tensor], device: str = DEVICE, result: str = "") -> None:
+    ours, theirs = call(device), call("cpu")
     assert (ours.layout, ours.shape, ours.dtype) == (theirs.layout, theirs.shape, theirs.dtype)
-    assert ours.device.type == device
+    place = torch.empty(0, device=result or device).device
+    assert ours.device == place
     if ours.layout is torch.sparse_coo:
         assert ours.is_coalesced() == theirs.is_coalesced()
     for mine, other in zip(parts(ours), parts(theirs), strict=True):
-        assert mine.device.type == device
+        assert mine.device == place
         assert torch.equal(mine.cpu(), other)
 
 
 @pytest.mark.filterwarnings(*UNFINISHED)
+@pytest.mark.parametrize("device", [DEVICE, f"{DEVICE}:1"])
 @pytest.mark.parametrize("name", SPARSE)
-def test_sparse_tensors(name: str) -> None:
-    compare(SPARSE[name], "cpu" if name == "to the CPU" else DEVICE)
+def test_sparse_tensors(name: str, device: str) -> None:
+    compare(SPARSE[name], device, "cpu" if name == "to the CPU" else "")
 
 
 def quantized(device: str) -> Tensor:

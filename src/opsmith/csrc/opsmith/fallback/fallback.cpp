@@ -235,6 +235,28 @@ void heed_policy(const c10::OperatorHandle& op, const FallbackCause* cause, bool
 
 }  // namespace
 
+std::optional<c10::Device> device_of_call(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+  std::optional<c10::Device> found;
+  const auto look = [&found](const c10::IValue& value) {
+    if (!found.has_value() && value.isTensor() && value.toTensor().defined() &&
+        value.toTensor().is_privateuseone()) {
+      found = value.toTensor().device();
+    }
+  };
+  for (const c10::IValue& value : torch::jit::last(stack, op.schema().arguments().size())) {
+    if (value.isDevice() && value.toDevice().is_privateuseone()) {
+      return value.toDevice();
+    }
+    look(value);
+    if (value.isTensorList() || value.isOptionalTensorList()) {
+      for (const c10::IValue& element : value.toListRef()) {
+        look(element);
+      }
+    }
+  }
+  return found;
+}
+
 void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   const c10::FunctionSchema& schema = op.schema();
   const Serving serving(schema.name().c_str(), schema.overload_name().c_str());

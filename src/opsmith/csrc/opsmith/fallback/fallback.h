@@ -14,6 +14,7 @@
 #include <ATen/core/boxing/KernelFunction.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
+#include <c10/core/DeviceGuard.h>
 
 namespace opsmith {
 
@@ -32,9 +33,14 @@ void missing(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit
 // the host's memory, which PyTorch's kernels take for granted.
 void check_nested_sizes(const c10::OperatorHandle& op, const torch::jit::Stack& stack);
 
+// The device that a boxed call names, or else that of its first Tensor on this type of device, for a guard:
+// PyTorch's constructors of sparse tensors, which are one for all devices, make them on the current one.
+std::optional<c10::Device> device_of_call(const c10::OperatorHandle& op, const torch::jit::Stack& stack);
+
 // Runs the kernel that PyTorch has for `key`, which must be one for all devices.
 template <c10::DispatchKey key>
 void kernel_of(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  const c10::OptionalDeviceGuard guard(device_of_call(op, *stack));
   if constexpr (key == c10::DispatchKey::CPU) {
     check_nested_sizes(op, *stack);
   }

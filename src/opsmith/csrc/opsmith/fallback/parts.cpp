@@ -4,6 +4,7 @@
 #include <ATen/NestedTensorImpl.h>
 #include <ATen/SparseCsrTensorImpl.h>
 #include <ATen/SparseTensorImpl.h>
+#include <c10/core/DeviceGuard.h>
 
 namespace opsmith {
 namespace {
@@ -42,6 +43,7 @@ void set_parts(at::SparseTensorImpl* impl, const at::SparseTensorImpl* like, con
 
 at::Tensor sparse(const at::Tensor& tensor, c10::Device device, Counterpart counterpart) {
   const at::SparseTensorImpl* const impl = sparse_impl(tensor);
+  const c10::DeviceGuard guard(device);  // the constructor makes the tensor on the current device
   at::Tensor made = at::detail::make_tensor<at::SparseTensorImpl>(
       key_on(device, c10::DispatchKey::SparseCPU, c10::DispatchKey::SparsePrivateUse1), impl->dtype());
   set_parts(sparse_impl(made), impl, counterpart(impl->indices()), counterpart(impl->values()));
