@@ -339,11 +339,29 @@ def test_a_lazy_clone_is_copied_when_one_of_both_is_written(written: str) -> Non
     assert (copy.tolist() == [1, 2, 3, 4]) == (written == "copy")
 
 
-def test_reading_copies_no_lazy_clone() -> None:
+@pytest.mark.parametrize(
+    "read", [torch.Tensor.cpu, torch.median, torch.fft.fft, lambda t: t.to(torch.complex64) + 1]
+)
+def test_reading_copies_no_lazy_clone(read: Callable[[Tensor], Tensor]) -> None:
     tensor = torch.arange(4.0, device="sim")
     copy = torch._lazy_clone(tensor)
-    assert copy.cpu().tolist() == [0, 1, 2, 3]
+    assert read(copy).cpu().equal(read(torch.arange(4.0)))
     assert torch._C._is_cow_tensor(tensor) and torch._C._is_cow_tensor(copy)
+
+
+def test_a_lazy_clone_that_a_call_reads_and_then_writes() -> None:
+    tensor = torch.arange(4.0, device="sim")
+    copy = torch._lazy_clone(tensor)
+    torch.add(copy[2:], 10, out=copy[:2])
+    assert copy.tolist() == [12, 13, 2, 3] and tensor.tolist() == [0, 1, 2, 3]
+
+
+def test_statistics_that_a_schema_does_not_mark_are_written_to_a_lazy_clone() -> None:
+    mean, var = torch.zeros(3, device="sim"), torch.ones(3, device="sim")
+    copy = torch._lazy_clone(mean)
+    images = torch.arange(24.0, device="sim").view(2, 3, 4)
+    torch.native_batch_norm(images, None, None, copy, var, True, 0.5, 1e-5)
+    assert mean.tolist() == [0, 0, 0] and copy.tolist() == [3.75, 5.75, 7.75]
 
 
 # ---- item ----

@@ -26,7 +26,7 @@ namespace opsmith {
 namespace {
 
 bool writes(const c10::Argument& argument) {
-  return is_written(argument) || (C10_UNLIKELY(!has_host_window()) && is_written_unmarked(argument));
+  return is_written(argument) || is_written_unmarked(argument);
 }
 
 // ---- the devices of a call ----

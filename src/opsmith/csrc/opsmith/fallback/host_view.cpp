@@ -17,6 +17,7 @@
 #include <ATen/quantized/QTensorImpl.h>
 #include <ATen/quantized/Quantizer.h>
 #include <c10/core/CPUAllocator.h>
+#include <c10/core/impl/COW.h>
 
 #include <algorithm>
 #include <cstring>
@@ -115,11 +116,21 @@ bool is_ours_alone(const at::Tensor& host, const c10::intrusive_ptr<c10::Storage
          storage.weak_use_count() == 1 && !has_python_object(*storage->pyobj_slot());
 }
 
+bool is_copied_on_write(const c10::StorageImpl* storage) {
+  return c10::impl::cow::is_cow_data_ptr(storage->data_ptr());
+}
+
 // The window of a device storage as CPU memory, which keeps the storage alive: host code may keep what it is
-// given.
-c10::DataPtr lend(c10::StorageImpl* storage) {
-  void* pointer = host_pointer(storage->mutable_data());
-  c10::raw::intrusive_ptr::incref(storage);
+// given. Memory that is copied on write is copied where it is lent to be written; else another clone keeps it
+// as it is.
+c10::DataPtr lend(c10::StorageImpl* storage, bool written) {
+  if (C10_UNLIKELY(!written && is_copied_on_write(storage))) {
+    storage = c10::impl::cow::lazy_clone_storage(*storage).release();
+  } else {
+    storage->mutable_data();
+    c10::raw::intrusive_ptr::incref(storage);
+  }
+  void* const pointer = host_pointer(storage->data());
   return {pointer, storage,
           [](void* context) {
             c10::intrusive_ptr<c10::StorageImpl>::reclaim(static_cast<c10::StorageImpl*>(context));
@@ -173,18 +184,28 @@ at::Tensor HostViews::view(const at::Tensor& tensor, Access access) {
   const bool written = access != Access::kRead;
   if (TensorEntry* known = find_tensor(tensor.unsafeGetTensorImpl(), /*on_host=*/false)) {
     known->written |= written;
-    storages_[known->storage].written |= written;
+    note_access(storages_[known->storage], written);
     return known->host;
   }
   size_t storage = 0;
-  at::Tensor host = make_view(tensor.unsafeGetTensorImpl(), storage);
+  at::Tensor host = make_view(tensor.unsafeGetTensorImpl(), written, storage);
   StorageEntry& entry = storages_[storage];
-  entry.written |= written;
+  note_access(entry, written);
   if (!has_host_window() && access != Access::kOverwrite) {
     download(entry, tensor);
   }
   add(TensorEntry{tensor, host, storage, written});
   return host;
+}
+
+// What was lent to be read, and is written too, is lent anew: copy-on-write memory is copied for that.
+void HostViews::note_access(StorageEntry& entry, bool written) {
+  if (written && !entry.written && has_host_window() &&
+      C10_UNLIKELY(is_copied_on_write(entry.device.get()))) {
+    entry.host->set_data_ptr_noswap(host_memory(entry.device.get(), written));
+    entry.host_pointer = entry.host->mutable_data();
+  }
+  entry.written |= written;
 }
 
 void HostViews::wait_for(c10::DeviceIndex device) {
@@ -200,11 +221,11 @@ void HostViews::wait_for(c10::DeviceIndex device) {
 }
 
 // Behind the window or for a copy; a graph's work may not own the memory that it uses.
-c10::DataPtr HostViews::host_memory(c10::StorageImpl* device) {
+c10::DataPtr HostViews::host_memory(c10::StorageImpl* device, bool written) {
   if (!has_host_window()) {
     return staging(device->nbytes(), device->device().index());
   }
-  return is_recorded_ ? c10::DataPtr(host_pointer(device->mutable_data()), kCpu) : lend(device);
+  return is_recorded_ ? c10::DataPtr(host_pointer(device->mutable_data()), kCpu) : lend(device, written);
 }
 
 c10::DataPtr HostViews::staging(size_t bytes, c10::DeviceIndex device) {
@@ -218,7 +239,7 @@ void HostViews::move(void* destination, int destination_device, const void* sour
 }
 
 // A CPU tensor like `tensor`, on the CPU storage of its device storage, whose position in storages_ it sets.
-at::Tensor HostViews::make_view(const c10::TensorImpl* tensor, size_t& storage) {
+at::Tensor HostViews::make_view(const c10::TensorImpl* tensor, bool written, size_t& storage) {
   c10::StorageImpl* device = tensor->unsafe_storage().unsafeGetStorageImpl();
   if (const StorageEntry* known = find_storage(device, /*on_host=*/false)) {
     storage = static_cast<size_t>(known - storages_.data());
@@ -226,7 +247,7 @@ at::Tensor HostViews::make_view(const c10::TensorImpl* tensor, size_t& storage) 
   }
   wait_for(device->device().index());
   const size_t bytes = device->nbytes();
-  c10::DataPtr memory = host_memory(device);
+  c10::DataPtr memory = host_memory(device, written);
   void* host_pointer = memory.get();
   c10::intrusive_ptr<c10::StorageImpl> host_storage;
   at::Tensor host;
@@ -361,7 +382,7 @@ void HostViews::commit_metadata() {
     entry.device->set_data_ptr_noswap(std::move(memory));
     entry.device->set_nbytes(entry.host->nbytes());
     if (has_host_window()) {
-      entry.host->set_data_ptr_noswap(lend(entry.device.get()));
+      entry.host->set_data_ptr_noswap(lend(entry.device.get(), /*written=*/true));
     }
     entry.host_pointer = entry.host->mutable_data();
   }
@@ -494,7 +515,7 @@ c10::intrusive_ptr<c10::StorageImpl> HostViews::device_storage(const c10::Storag
   auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
                                                        std::move(memory), allocator, /*resizable=*/true);
   if (taken) {
-    impl->set_data_ptr_noswap(lend(storage.get()));
+    impl->set_data_ptr_noswap(lend(storage.get(), /*written=*/true));
   }
   // Other results may share it.
   add(StorageEntry{storage, shared(impl), nullptr, 0, 0, false});

@@ -69,11 +69,12 @@ class HostViews {
     bool written;
   };
 
-  at::Tensor make_view(const c10::TensorImpl* tensor, size_t& storage);
-  c10::DataPtr host_memory(c10::StorageImpl* device);
+  at::Tensor make_view(const c10::TensorImpl* tensor, bool written, size_t& storage);
+  c10::DataPtr host_memory(c10::StorageImpl* device, bool written);
   c10::DataPtr staging(size_t bytes, c10::DeviceIndex device);
   void move(void* destination, int destination_device, const void* source, int source_device, size_t bytes);
   void download(StorageEntry& entry, const at::Tensor& tensor);
+  void note_access(StorageEntry& entry, bool written);
   static bool is_resized(const StorageEntry& entry);
   bool has_other_storage(const TensorEntry& entry) const;
   bool has_new_metadata(const TensorEntry& entry) const;
