@@ -88,6 +88,7 @@ def test_a_guard_is_undone_by_an_exception(sim: LoadedBackend) -> None:
         lambda: torch.empty(1, device="sim:2"),
         lambda: torch.ones(1).to("sim:2"),
         lambda: torch.sim.set_device(2),
+        lambda: torch.accelerator.set_device_index(2),
         lambda: torch.sim.get_device_properties(2),
         lambda: torch.sim.memory_allocated(2),
         lambda: torch.Stream(device="sim:2"),
@@ -96,7 +97,7 @@ def test_a_guard_is_undone_by_an_exception(sim: LoadedBackend) -> None:
     ],
 )
 def test_an_index_out_of_range(sim: LoadedBackend, use: Any) -> None:
-    assert refusal(IndexError, use) == "sim:2 does not exist: there are 2 devices, sim:0 to sim:1"
+    assert refusal(RuntimeError, use) == "sim:2 does not exist: there are 2 devices, sim:0 to sim:1"
     assert torch.sim.current_device() == 0
 
 

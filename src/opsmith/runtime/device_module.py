@@ -70,7 +70,7 @@ class DeviceModule(MemoryFunctions, StreamFunctions, GraphFunctions, RandomFunct
     """``torch.<name>``.
 
     Functions that take ``device`` accept what ``torch.cuda``'s do; ``None`` is the current device.
-    An index that does not exist raises IndexError, another type of device ValueError.
+    An index that does not exist raises RuntimeError, another type of device ValueError.
     """
 
     has_half = True

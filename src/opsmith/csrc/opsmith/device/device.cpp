@@ -21,14 +21,13 @@ constinit thread_local c10::DeviceIndex current = 0;
   const std::string name = device_type_name();
   if (known_devices == 0) {
     driver();  // says so if the reason is that no driver is loaded
-    TORCH_CHECK_INDEX(false, name, ":", static_cast<int>(device),
-                      " does not exist: the driver found no device");
+    TORCH_CHECK(false, name, ":", static_cast<int>(device), " does not exist: the driver found no device");
   }
   const std::string others = known_devices == 1
                                  ? c10::str("the only device is ", name, ":0")
                                  : c10::str("there are ", static_cast<int>(known_devices), " devices, ", name,
                                             ":0 to ", name, ":", known_devices - 1);
-  TORCH_CHECK_INDEX(false, name, ":", static_cast<int>(device), " does not exist: ", others);
+  TORCH_CHECK(false, name, ":", static_cast<int>(device), " does not exist: ", others);
 }
 
 }  // namespace

@@ -23,8 +23,8 @@ namespace {
 
 c10::DeviceIndex existing(int64_t device) {
   driver();  // raises after a fork
-  TORCH_CHECK_INDEX(device >= 0 && device < device_count(), device_type_name(), ":", device,
-                    " does not exist: there are ", static_cast<int>(device_count()), " devices");
+  TORCH_CHECK(device >= 0 && device < device_count(), device_type_name(), ":", device,
+              " does not exist: there are ", static_cast<int>(device_count()), " devices");
   return static_cast<c10::DeviceIndex>(device);
 }
 

@@ -15,8 +15,8 @@ namespace opsmith {
 namespace {
 
 c10::DeviceIndex device_argument(int64_t device) {
-  TORCH_CHECK_INDEX(device >= -1 && device < kMostDevices, device_type_name(), ":", device,
-                    " does not exist: device indices are below ", kMostDevices);
+  TORCH_CHECK(device >= -1 && device < kMostDevices, device_type_name(), ":", device,
+              " does not exist: device indices are below ", kMostDevices);
   return checked_device(static_cast<c10::DeviceIndex>(device));
 }
 
