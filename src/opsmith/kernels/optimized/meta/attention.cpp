@@ -6,6 +6,7 @@
 #include <tuple>
 #include <vector>
 
+#include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -69,7 +70,10 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> attention_backward_meta(
 }
 
 at::Tensor safe_softmax_meta(const at::Tensor& self, int64_t /*dim*/) {
-  return like(self);
+  if (self.unsafeGetTensorImpl()->has_symbolic_sizes_strides()) {
+    return at::empty_symint(self.sym_sizes(), self.options());
+  }
+  return at::detail::empty_meta(self.sizes(), self.scalar_type());
 }
 
 }  // namespace opsmith::optimized
