@@ -466,6 +466,32 @@ def test_the_variance_of_rows_far_from_zero() -> None:
     )
 
 
+LONG: dict[str, Callable[[Tensor], Tensor]] = {
+    "layer_norm": lambda x: functional.layer_norm(x, x.shape),
+    "layer_norm's gradient": lambda x: torch.ops.aten.native_layer_norm_backward(
+        x.sin(),
+        x,
+        x.shape,
+        x.mean().view(1),
+        x.std().view(1).reciprocal(),
+        None,
+        None,
+        [True, False, False],
+    )[0],
+    "rms_norm": lambda x: functional.rms_norm(x, x.shape),
+    "softmax": lambda x: x.softmax(0),
+    "log_softmax": lambda x: x.log_softmax(0),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_long_rows_are_as_exact_as_short_ones(name: str) -> None:
+    x = random(1 << 21) + 3
+    exact = LONG[name](x.double())
+    error = (LONG[name](x.to(DEVICE)).cpu().double() - exact).abs().max()
+    assert error < 4e-7 * exact.abs().max()
+
+
 SIZES = [
     *((1, 1, 1), (1, 16, 8), (2, 5, 7), (3, 17, 33), (5, 63, 65), (7, 1, 31), (8, 100, 1)),
     *((9, 33, 129), (16, 200, 300), (31, 7, 45), (100, 130, 1700), (300, 10, 200)),

@@ -2,7 +2,7 @@
 //
 // The variance is of the deviations from the mean, in a second pass over the row while it is in the
 // first-level cache: a single pass over x² would cancel where the mean is large.
-#include "map.h"
+#include "row_total.h"
 #include "../gemm_operands.h"
 #include "float_functions.h"
 
@@ -47,13 +47,13 @@ template <class T, class W>
 OPSMITH_INLINE void layer_norm(const T* x, const W* weight, const W* bias, T* y, int64_t n, float eps,
                                float* mean, float* rstd, bool streamed) {
   const float count = static_cast<float>(n);
-  const float center = total(x, n, [](F v) OPSMITH_ALWAYS_INLINE { return v; }) / count;
+  const float center = row_total(x, n, [](F v) OPSMITH_ALWAYS_INLINE { return v; }) / count;
   const F middle = splat(center);
-  const float variance = total(x, n,
-                               [middle](F v) OPSMITH_ALWAYS_INLINE {
-                                 const F deviation = v - middle;
-                                 return deviation * deviation;
-                               }) /
+  const float variance = row_total(x, n,
+                                   [middle](F v) OPSMITH_ALWAYS_INLINE {
+                                     const F deviation = v - middle;
+                                     return deviation * deviation;
+                                   }) /
                          count;
   const float scale = 1.0f / __builtin_sqrtf(variance + eps);
   *mean = center;
@@ -67,42 +67,50 @@ template <class T, class W>
 OPSMITH_INLINE void layer_norm_gradient(const T* g, const T* x, const W* weight, T* z, int64_t n, float mean,
                                         float rstd, float* weight_sums, float* bias_sums) {
   const F center = splat(mean), scale = splat(rstd), one = splat(1.0f);
-  const auto each = [&](auto step) OPSMITH_ALWAYS_INLINE {
-    int64_t i = 0;
-    for (; i + kLanes <= n; i += kLanes) {
+  const auto each = [&](int64_t i, int64_t end, auto step) OPSMITH_ALWAYS_INLINE {
+    for (; i + kLanes <= end; i += kLanes) {
       step(i, kLanes, load(g + i), (load(x + i) - center) * scale,
            weight == nullptr ? one : load(weight + i));
     }
-    if (i < n) {
-      const int64_t count = n - i;
+    if (i < end) {
+      const int64_t count = end - i;
       step(i, count, lanes_or(load_some(g + i, count), count, zero()),
            (load_some(x + i, count) - center) * scale,
            weight == nullptr ? one : load_some(weight + i, count));
     }
   };
-  F total = zero(), product = zero();
-  each([&](int64_t i, int64_t count, F grad, F h, F w) OPSMITH_ALWAYS_INLINE {
-    total = fma(grad, w, total);
-    product = fma(grad * w, lanes_or(h, count, zero()), product);
-    if (weight_sums != nullptr) {
-      store_some(weight_sums + i, fma(grad, h, load_some(weight_sums + i, count)), count);
-    }
-    if (bias_sums != nullptr) {
-      store_some(bias_sums + i, grad + load_some(bias_sums + i, count), count);
-    }
-  });
+  double total = 0, product = 0;
+  for (int64_t from = 0; from < n; from += kAddedInFloat) {
+    F grads = zero(), products = zero();
+    each(from, least(n, from + kAddedInFloat),
+         [&](int64_t i, int64_t count, F grad, F h, F w) OPSMITH_ALWAYS_INLINE {
+           grads = fma(grad, w, grads);
+           products = fma(grad * w, lanes_or(h, count, zero()), products);
+           if (weight_sums != nullptr) {
+             store_some(weight_sums + i, fma(grad, h, load_some(weight_sums + i, count)), count);
+           }
+           if (bias_sums != nullptr) {
+             store_some(bias_sums + i, grad + load_some(bias_sums + i, count), count);
+           }
+         });
+    total += static_cast<double>(sum(grads));
+    product += static_cast<double>(sum(products));
+  }
   if (z == nullptr) {
     return;
   }
   const float each_share = 1.0f / static_cast<float>(n);
-  const F shift = splat(-sum(total) * each_share), slope = splat(-sum(product) * each_share);
-  each([&](int64_t i, int64_t count, F grad, F h, F w)
-           OPSMITH_ALWAYS_INLINE { store_some(z + i, fma(h, slope, fma(grad, w, shift)) * scale, count); });
+  const F shift = splat(-static_cast<float>(total) * each_share),
+          slope = splat(-static_cast<float>(product) * each_share);
+  each(0, n, [&](int64_t i, int64_t count, F grad, F h, F w) OPSMITH_ALWAYS_INLINE {
+    store_some(z + i, fma(h, slope, fma(grad, w, shift)) * scale, count);
+  });
 }
 
 template <class T, class W>
 OPSMITH_INLINE void rms_norm(const T* x, const W* weight, T* y, int64_t n, float eps, bool streamed) {
-  const float square = total(x, n, [](F v) OPSMITH_ALWAYS_INLINE { return v * v; }) / static_cast<float>(n);
+  const float square =
+      row_total(x, n, [](F v) OPSMITH_ALWAYS_INLINE { return v * v; }) / static_cast<float>(n);
   finish(x, weight, static_cast<const W*>(nullptr), y, n, 0.0f, 1.0f / __builtin_sqrtf(square + eps), -0.0f,
          streamed);
 }

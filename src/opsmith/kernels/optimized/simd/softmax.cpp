@@ -2,7 +2,7 @@
 //
 // e^(x - max) / Σ e^(x - max), and x - max - log Σ e^(x - max); and their gradients from the results.
 #include "elementary.h"
-#include "map.h"
+#include "row_total.h"
 #include "../gemm_operands.h"
 #include "float_functions.h"
 
@@ -35,26 +35,30 @@ OPSMITH_INLINE void softmax_row(const float* x, float* y, int64_t n, bool stream
   const F top = splat(max_of(x, n));
   if (!streamed) {
     // Twice through y, which is in the caches, rather than exp twice.
-    F s0 = zero(), s1 = zero();
-    int64_t i = 0;
-    for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
-      const F a = exp(load(x + i) - top), b = exp(load(x + i + kLanes) - top);
-      store(y + i, a);
-      store(y + i + kLanes, b);
-      s0 = s0 + a;
-      s1 = s1 + b;
+    double whole = 0;
+    for (int64_t i = 0; i < n;) {
+      const int64_t end = least(n, i + kAddedInFloat);
+      F s0 = zero(), s1 = zero();
+      for (; i + 2 * kLanes <= end; i += 2 * kLanes) {
+        const F a = exp(load(x + i) - top), b = exp(load(x + i + kLanes) - top);
+        store(y + i, a);
+        store(y + i + kLanes, b);
+        s0 = s0 + a;
+        s1 = s1 + b;
+      }
+      for (; i < end; i += kLanes) {
+        const int64_t count = least(end - i, kLanes);
+        const F a = exp(load_some(x + i, count) - top);
+        store_some(y + i, a, count);
+        s0 = s0 + lanes_or(a, count, zero());
+      }
+      whole += static_cast<double>(sum(s0 + s1));
     }
-    for (; i < n; i += kLanes) {
-      const int64_t count = least(n - i, kLanes);
-      const F a = exp(load_some(x + i, count) - top);
-      store_some(y + i, a, count);
-      s0 = s0 + lanes_or(a, count, zero());
-    }
-    const F factor = splat(1.0f / sum(s0 + s1));
+    const F factor = splat(1.0f / static_cast<float>(whole));
     map(y, y, n, false, [factor](F v) OPSMITH_ALWAYS_INLINE { return v * factor; });
     return;
   }
-  const F factor = splat(1.0f / total(x, n, [top](F v) OPSMITH_ALWAYS_INLINE { return exp(v - top); }));
+  const F factor = splat(1.0f / row_total(x, n, [top](F v) OPSMITH_ALWAYS_INLINE { return exp(v - top); }));
   map(x, y, n, true, [top, factor](F v) OPSMITH_ALWAYS_INLINE { return exp(v - top) * factor; });
 }
 
@@ -62,7 +66,7 @@ OPSMITH_INLINE void softmax_row(const float* x, float* y, int64_t n, bool stream
 template <class T>
 OPSMITH_INLINE void softmax_row(const T* x, T* y, int64_t n, bool streamed) {
   const F top = splat(max_of(x, n));
-  const F factor = splat(1.0f / total(x, n, [top](F v) OPSMITH_ALWAYS_INLINE { return exp(v - top); }));
+  const F factor = splat(1.0f / row_total(x, n, [top](F v) OPSMITH_ALWAYS_INLINE { return exp(v - top); }));
   map(x, y, n, streamed, [top, factor](F v) OPSMITH_ALWAYS_INLINE { return exp(v - top) * factor; });
 }
 
@@ -70,7 +74,7 @@ template <class T>
 OPSMITH_INLINE void log_softmax_row(const T* x, T* y, int64_t n, bool streamed) {
   const F top = splat(max_of(x, n));
   const F shift =
-      splat(__builtin_logf(total(x, n, [top](F v) OPSMITH_ALWAYS_INLINE { return exp(v - top); })));
+      splat(__builtin_logf(row_total(x, n, [top](F v) OPSMITH_ALWAYS_INLINE { return exp(v - top); })));
   map(x, y, n, streamed, [top, shift](F v) OPSMITH_ALWAYS_INLINE { return v - top - shift; });
 }
 

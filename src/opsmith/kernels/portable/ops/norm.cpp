@@ -70,32 +70,28 @@ void for_each_block(const Reader<C>& reader, int64_t first, int64_t n, const F& 
   }
 }
 
-template <class C>
-struct Moments {
-  C mean;
-  C variance;  // biased
-};
-
 // Mean and variance, block by block: each block's own, combined as Chan et al. do, so that neither cancels.
+// The blocks are combined in double, so that an error does not grow with their number.
 template <class C>
 struct MomentsSoFar {
-  C mean = 0;
-  C squares = 0;  // sum of squared differences from the mean
-  C count = 0;
+  double mean = 0;
+  double squares = 0;  // sum of squared differences from the mean
+  double count = 0;
 
   void add(const C* values, int64_t n) {
     const C size = static_cast<C>(n);
     const C own = sum_of<C>(n, [=](int64_t i) { return values[i]; }) / size;
     const C own_squares = sum_of<C>(n, [=](int64_t i) { return (values[i] - own) * (values[i] - own); });
-    const C total = count + size;
-    const C difference = own - mean;
-    mean += difference * (size / total);
-    squares += own_squares + difference * difference * (count * (size / total));
+    const double total = count + static_cast<double>(n);
+    const double difference = static_cast<double>(own) - mean;
+    const double share = static_cast<double>(n) / total;
+    mean += difference * share;
+    squares += static_cast<double>(own_squares) + difference * difference * (count * share);
     count = total;
   }
-  Moments<C> result() const { return {mean, squares / count}; }
+  C variance() const { return static_cast<C>(squares / count); }
   // The mean that is saved for a gradient: of infinities it is NaN, as PyTorch's.
-  C saved_mean() const { return std::isnan(squares) ? squares : mean; }
+  C saved_mean() const { return static_cast<C>(std::isnan(squares) ? squares : mean); }
 };
 
 bool of_dtype(KernelRuntimeContext& context, const char* name, const OptionalTensor& t, ScalarType dtype,
@@ -192,7 +188,7 @@ template <class C>
       for_each_block<C>(x, first, shape.n,
                         [&](int64_t, int64_t n, const C* values) { moments.add(values, n); });
       const C center = moments.saved_mean();
-      const C scale = C(1) / std::sqrt(moments.squares / static_cast<C>(shape.n) + static_cast<C>(eps));
+      const C scale = C(1) / std::sqrt(moments.variance() + static_cast<C>(eps));
       means.put(line, center);
       rstds.put(line, scale);
       for_each_block<C>(x, first, shape.n, [&](int64_t at, int64_t n, const C* values) {
@@ -249,16 +245,17 @@ template <class C>
           f(i, count, grad, value, factor);
         }
       };
-      C sum = 0;
-      C product = 0;
+      double sums = 0;
+      double products = 0;
       for_each([&](int64_t, int64_t count, const C* grad, const C* value, const C* factor) {
-        sum += sum_of<C>(count, [=](int64_t k) { return factor != nullptr ? grad[k] * factor[k] : grad[k]; });
-        product += sum_of<C>(count, [=](int64_t k) {
+        sums += static_cast<double>(
+            sum_of<C>(count, [=](int64_t k) { return factor != nullptr ? grad[k] * factor[k] : grad[k]; }));
+        products += static_cast<double>(sum_of<C>(count, [=](int64_t k) {
           return (factor != nullptr ? grad[k] * factor[k] : grad[k]) * (value[k] - center) * scale;
-        });
+        }));
       });
-      sum /= static_cast<C>(n);
-      product /= static_cast<C>(n);
+      const C sum = static_cast<C>(sums) / static_cast<C>(n);
+      const C product = static_cast<C>(products) / static_cast<C>(n);
       for_each([&](int64_t i, int64_t count, const C* grad, const C* value, const C* factor) {
         C parts[kBlock];
         for (int64_t k = 0; k < count; ++k) {
@@ -342,8 +339,7 @@ template <class C>
       for_each_block<C>(x, line * n, n,
                         [&](int64_t, int64_t count, const C* values) { moments.add(values, count); });
       const C center = moments.saved_mean();
-      const C rate =
-          C(1) / std::sqrt(std::max(moments.squares / static_cast<C>(n), C(0)) + static_cast<C>(eps));
+      const C rate = C(1) / std::sqrt(std::max(moments.variance(), C(0)) + static_cast<C>(eps));
       means.put(line, center);
       rstds.put(line, rate);
       for (int64_t k = 0; k < own; ++k) {
@@ -477,8 +473,8 @@ template <class C>
           for_each_block<C>(x, (sample * shape.channels + channel) * shape.pixels, shape.pixels,
                             [&](int64_t, int64_t count, const C* values) { moments.add(values, count); });
         }
-        center = moments.mean;
-        rate = C(1) / std::sqrt(moments.squares / static_cast<C>(n) + static_cast<C>(eps));
+        center = static_cast<C>(moments.mean);
+        rate = C(1) / std::sqrt(moments.variance() + static_cast<C>(eps));
         const auto move = [&](const Tensor* running, C value) {
           if (running != nullptr) {
             Tensor target = *running;
@@ -488,7 +484,7 @@ template <class C>
           }
         };
         move(running_mean, center);
-        move(running_var, moments.squares / static_cast<C>(n - 1));
+        move(running_var, static_cast<C>(moments.squares / static_cast<double>(n - 1)));
       } else {
         center = Reader<C>(*running_mean).at(channel);
         rate = C(1) / std::sqrt(Reader<C>(*running_var).at(channel) + static_cast<C>(eps));
