@@ -540,6 +540,20 @@ def test_matrix_products(size: tuple[int, int, int], dtype: torch.dtype) -> None
     close(in_place.addmm_(a.to(DEVICE), b.to(DEVICE)), 1 + exact)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("size", [(8, 160, 64), (160, 8, 64), (20, 160, 64), (90, 100, 64)])
+def test_what_is_added_to_a_product_is_rounded_once(
+    size: tuple[int, int, int], dtype: torch.dtype
+) -> None:
+    rows, columns, depth = size
+    a, b = random(rows, depth, dtype=dtype), random(depth, columns, dtype=dtype)
+    added = random(rows, columns, dtype=dtype)
+    nearest = (0.7 * added.double() + 1.3 * (a.double() @ b.double())).to(dtype)
+    for y in (b, permuted(b)):
+        ours = added.to(DEVICE).addmm_(a.to(DEVICE), y.to(DEVICE), beta=0.7, alpha=1.3)
+        assert (ours.cpu() != nearest).double().mean() < 0.01
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("size", SIZES)
 def test_linear_with_packed_weights(size: tuple[int, int, int], dtype: torch.dtype) -> None:

@@ -544,7 +544,7 @@ class PatchProduct {
     gemm.c_row = strip.is_direct ? result_.channel_stride : strip_;
     gemm.columns = strip.count;
     gemm.depth = depth * kUnit;
-    gemm.accumulates = k > 0;
+    gemm.beta = k > 0 ? 1.0f : 0.0f;
     gemm.paired = multiplies_bfloat16();
     if (kUnit == 1 && k == 0 && p_.bias != nullptr) {
       gemm.row_bias = p_.bias + group * p_.rows() + row;
@@ -947,7 +947,7 @@ class GradientProduct {
       gemm.b_panel = panel_units() * static_cast<int64_t>(sizeof(float) / sizeof(U));
       gemm.c_row = gemm.columns = row_units();
       gemm.depth = count;
-      gemm.accumulates = accumulates;
+      gemm.beta = accumulates ? 1.0f : 0.0f;
       with.gemm(gemm, 0, rows, 0, panels_);
     };
     if constexpr (kIsShort) {
@@ -1084,7 +1084,7 @@ class LargeGradientProduct {
     gemm.c_row = p_.convolution.weight.small_stride;
     gemm.columns = rows;
     gemm.depth = count;
-    gemm.accumulates = accumulates;
+    gemm.beta = accumulates ? 1.0f : 0.0f;
     p_.with.product.gemm(gemm, 0, p_.columns(), 0, panels_of(rows));
   }
 

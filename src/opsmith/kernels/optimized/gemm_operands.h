@@ -15,7 +15,8 @@ namespace opsmith::optimized {
 
 constexpr int64_t kPanel = 16;
 
-// c[i][j] = alpha · Σ a[i][k] b[k][j] + bias[j] + row_bias[i] + (accumulates ? c[i][j] : 0)
+// c[i][j] = alpha · Σ a[i][k] b[k][j] + bias[j] + row_bias[i] + beta · c[i][j], where c is not read if
+// beta is 0.
 template <class T>
 struct Gemm {
   const T* a;
@@ -31,12 +32,12 @@ struct Gemm {
   int64_t columns;
   int64_t depth;
   float alpha = 1.0f;
-  bool accumulates = false;
+  float beta = 0.0f;
   bool paired = false;    // the processor has VDPBF16PS
   float* sums = nullptr;  // of bfloat16: where c is put in float32, without bias, if it is not null
 };
 
-// c[i][j] = Σ a[i][k] b[j][k] + bias, with both operands' depth contiguous; results may lie in any way.
+// The same of Σ a[i][k] b[j][k], with both operands' depth contiguous; results may lie in any way.
 template <class T>
 struct Dots {
   const T* a;
@@ -50,7 +51,7 @@ struct Dots {
   int64_t rows;
   int64_t depth;
   float alpha;
-  bool accumulates;
+  float beta;
   bool paired;  // the processor has VDPBF16PS
 };
 

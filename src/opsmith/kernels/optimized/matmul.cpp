@@ -185,13 +185,16 @@ Tensor& addmm_out(KernelRuntimeContext& context, const Tensor& self, const Tenso
                        self.sizes()[self.dim() - 1] == out.sizes()[1] && self.strides()[self.dim() - 1] == 1;
   const auto compute = [&](const auto& with) {
     using T = ElementOf<decltype(with)>;
-    if (factor != 0.0f && !is_bias) {
-      put_scaled<T>(self, factor, out);
+    // What is scaled is rounded, which of short floating point is for the end.
+    const bool in_product = !std::is_same_v<T, float> && multiplies;
+    const bool accumulates = factor != 0.0f && !is_bias;
+    if (accumulates) {
+      put_scaled<T>(self, in_product ? 1.0f : factor, out);
     }
     Product<T> product = product_of<T>(mat1, mat2, out);
     product.bias = is_bias ? static_cast<const T*>(self.const_data_ptr()) : nullptr;
     product.alpha = static_cast<float>(value_of<double>(alpha));
-    product.accumulates = factor != 0.0f && !is_bias;
+    product.beta = !accumulates ? 0.0f : in_product ? factor : 1.0f;
     multiply<T>(context, product, with);
   };
   OPSMITH_BY_DTYPE("addmm.out", out.scalar_type(), compute)

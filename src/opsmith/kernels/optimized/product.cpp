@@ -1,7 +1,6 @@
 #include "product.h"
 
 #include <algorithm>
-#include <functional>
 #include <type_traits>
 #include <utility>
 
@@ -30,12 +29,12 @@ constexpr int64_t kLongPiecePanels = 32;
 // Of panels that are widened, so that they stay in the first-level cache.
 constexpr int64_t kWidenedDepth = 96;
 
-// c of no depth: the bias, or what is there.
+// c of no depth: the bias, or what is there, of which beta is 1.
 template <class T>
 void fill(const Product<T>& p) {
   for (int64_t batch = 0; batch < p.batches; ++batch) {
     for (int64_t i = 0; i < p.rows; ++i) {
-      for (int64_t j = 0; !p.accumulates && j < p.columns; ++j) {
+      for (int64_t j = 0; p.beta == 0.0f && j < p.columns; ++j) {
         p.c.data[batch * p.c.batch + i * p.c.row + j * p.c.column] = p.bias != nullptr ? p.bias[j] : T{};
       }
     }
@@ -86,7 +85,7 @@ void set_operands(Operands& to, const Product<T>& p, int64_t batch) {
   to.bias = p.bias;
   to.depth = p.depth;
   to.alpha = p.alpha;
-  to.accumulates = p.accumulates;
+  to.beta = p.beta;
   to.paired = multiplies_bfloat16();
 }
 
@@ -249,7 +248,7 @@ bool multiply_packing(KernelRuntimeContext& context, const Product<T>& p, const 
       gemm.depth = depth;
       if (k != 0) {
         gemm.bias = nullptr;
-        gemm.accumulates = true;
+        gemm.beta = 1.0f;
       }
       with.gemm(gemm, at.row, at.row_end, at.first, at.end);
     }
@@ -290,18 +289,19 @@ bool multiply_packed_row(KernelRuntimeContext& context, const Product<Float16>& 
   }
   PackingPieces(p, 0, panels_of(p.columns), panel).for_each([&](int64_t, const PackingPiece& at, bool) {
     float sums[kPiecePanels * kPanel], summands[kPiecePanels * kPanel];
-    const auto add = [&](const Float16* from) {
+    const auto add = [&](const Float16* from, float factor) {
       OPSMITH_BEST(widen_float16)(from, summands, at.columns);
-      std::transform(sums, sums + at.columns, summands, sums, std::plus<>());
+      std::transform(sums, sums + at.columns, summands, sums,
+                     [factor](float sum, float summand) { return sum + factor * summand; });
     };
     with.row(rows + at.batch * p.depth, p.packed + at.first * panel, panel, p.depth, at.end - at.first, sums);
     std::for_each(sums, sums + at.columns, [&](float& sum) { sum *= p.alpha; });
     Float16* const to = p.c.data + at.batch * p.c.batch + at.column;
     if (p.bias != nullptr) {
-      add(p.bias + at.column);
+      add(p.bias + at.column, 1.0f);
     }
-    if (p.accumulates) {
-      add(to);
+    if (p.beta != 0.0f) {
+      add(to, p.beta);
     }
     OPSMITH_BEST(narrow_float16)(sums, to, at.columns);
     if (p.finish.has_value()) {
@@ -341,7 +341,7 @@ bool multiply_widened(KernelRuntimeContext& context, const Product<Float16>& p,
   const auto multiply_rows = [&](const PackingPiece& at, int64_t row, int64_t count, int64_t k, int64_t depth,
                                  const float* packed, const float* bias, float* sums) {
     Float16* const to = p.c.data + at.batch * p.c.batch + row * p.c.row + at.column;
-    for (int64_t i = 0; k == 0 && p.accumulates && i < count; ++i) {
+    for (int64_t i = 0; k == 0 && p.beta != 0.0f && i < count; ++i) {
       OPSMITH_BEST(widen_float16)(to + i * p.c.row, sums + i * kColumns, at.columns);
     }
     Gemm<float> gemm;
@@ -356,7 +356,7 @@ bool multiply_widened(KernelRuntimeContext& context, const Product<Float16>& p,
     gemm.columns = at.columns;
     gemm.depth = depth;
     gemm.alpha = p.alpha;
-    gemm.accumulates = k != 0 || p.accumulates;
+    gemm.beta = k != 0 ? 1.0f : p.beta;
     with.gemm(gemm, 0, count, 0, panels_of(at.columns));
     for (int64_t i = 0; k + depth == p.depth && i < count; ++i) {
       OPSMITH_BEST(narrow_float16)(sums + i * kColumns, to + i * p.c.row, at.columns);

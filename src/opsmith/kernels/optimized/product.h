@@ -24,7 +24,8 @@ struct Matrix {
   int64_t batch;
 };
 
-// c = alpha·a·b (+ bias of each column) (+ c), with c of rows × columns and a sum over depth.
+// c = alpha·a·b (+ bias of each column) + beta·c, with c of rows × columns and a sum over depth. c is not
+// read where beta is 0.
 template <class T>
 struct Product {
   int64_t batches = 1;
@@ -36,7 +37,7 @@ struct Product {
   Matrix<T> c;
   const T* bias = nullptr;
   float alpha = 1.0f;
-  bool accumulates = false;
+  float beta = 0.0f;
   Temporary<T> copy = {};      // of a, where its depth was not contiguous
   Temporary<T> repeated = {};  // the bias, where it is one element for all columns
   const T* packed = nullptr;   // b's panels, where they are there already; b is not looked at then

@@ -103,7 +103,7 @@ OPSMITH_INLINE void multiply(const Factor& a, const float* b, int64_t b_depth, i
   gemm.columns = columns;
   gemm.depth = depth;
   gemm.alpha = alpha;
-  gemm.accumulates = accumulates;
+  gemm.beta = accumulates ? 1.0f : 0.0f;
   gemm_float(gemm, 0, rows, 0, (columns + kPanel - 1) / kPanel);
 }
 

@@ -34,8 +34,8 @@ OPSMITH_INLINE F get(const T* c, int64_t lanes) {
 template <class T>
 __attribute__((noinline)) void finish_tile(const float* sums, int64_t rows, int64_t vectors, float factor,
                                            T* c, int64_t c_row, const T* bias, const float* row_bias,
-                                           int64_t columns, bool accumulates) {
-  const F alpha = splat(factor);
+                                           int64_t columns, float beta) {
+  const F alpha = splat(factor), share = splat(beta);
   for (int64_t r = 0; r < rows; ++r) {
     // -0 leaves each value, zeros of either sign too, as it is.
     const F of_row = splat(row_bias == nullptr ? -0.0f : row_bias[r]);
@@ -46,8 +46,8 @@ __attribute__((noinline)) void finish_tile(const float* sums, int64_t rows, int6
       if (bias != nullptr) {
         value = value + get(bias + v * kLanes, lanes);
       }
-      if (accumulates) {
-        value = value + get(to, lanes);
+      if (beta != 0.0f) {
+        value = fma(get(to, lanes), share, value);
       }
       put(to, value, lanes);
     }
@@ -80,7 +80,7 @@ OPSMITH_INLINE void store_sums(float* block, F (&sums)[R][V]) {
 template <int R, int P>
 __attribute__((noinline)) void tile(const Gemm<float>& g, const float* a, const float* b, int64_t depth,
                                     float* c, const float* bias, const float* row_bias, int64_t columns,
-                                    bool accumulates) {
+                                    float beta) {
   constexpr int V = P * kVectors;
   F sums[R][V];
   clear_sums(sums);
@@ -104,7 +104,7 @@ __attribute__((noinline)) void tile(const Gemm<float>& g, const float* a, const 
   }
   alignas(64) float block[R * V * kLanes];
   store_sums(block, sums);
-  finish_tile(block, R, V, g.alpha, c, g.c_row, bias, row_bias, columns, accumulates);
+  finish_tile(block, R, V, g.alpha, c, g.c_row, bias, row_bias, columns, beta);
 }
 
 // ---- bfloat16: pairs of neighbours in depth
@@ -115,9 +115,9 @@ __attribute__((noinline)) void finish_block(const Gemm<Bfloat16>& g, const float
                                             int64_t columns) {
   if (g.sums != nullptr) {
     finish_tile<float>(block, rows, vectors, g.alpha, g.sums + at, g.c_row, nullptr, nullptr, columns,
-                       g.accumulates);
+                       g.beta);
   } else {
-    finish_tile(block, rows, vectors, g.alpha, g.c + at, g.c_row, bias, nullptr, columns, g.accumulates);
+    finish_tile(block, rows, vectors, g.alpha, g.c + at, g.c_row, bias, nullptr, columns, g.beta);
   }
 }
 
@@ -202,7 +202,7 @@ __attribute__((noinline)) void unpacked_tile(const Gemm<Bfloat16>& g, const Bflo
 
 struct FloatTiles {
   using Function = void(const Gemm<float>& g, const float* a, const float* b, int64_t depth, float* c,
-                        const float* bias, const float* row_bias, int64_t columns, bool accumulates);
+                        const float* bias, const float* row_bias, int64_t columns, float beta);
   template <int R, int P>
   static constexpr Function* of = tile<R, P>;
 };
@@ -265,7 +265,7 @@ __attribute__((noinline)) void one_row(const Gemm<float>& g, const float* a, con
                                        const float* bias, float row_bias, int64_t columns) {
   constexpr int kRows = 8;
   for (int64_t j = 0; j < columns; j += kLanes) {
-    const F before = (g.accumulates ? load(c + j) : zero()) + splat(row_bias);
+    const F before = (g.beta == 0.0f ? zero() : load(c + j) * splat(g.beta)) + splat(row_bias);
     store(c + j, bias == nullptr ? before : before + load(bias + j));
   }
   int64_t k = 0;
@@ -363,7 +363,7 @@ void gemm_float(const Gemm<float>& g, int64_t row_begin, int64_t row_end, int64_
             g, g.a + row * g.a_row + from * g.a_depth, g.b + panel * g.b_panel + from * g.b_depth, depth,
             g.c + row * g.c_row + column, from == 0 && g.bias != nullptr ? g.bias + column : nullptr,
             from == 0 && g.row_bias != nullptr ? g.row_bias + row : nullptr, g.columns - column,
-            g.accumulates || from != 0);
+            from == 0 ? g.beta : 1.0f);
       }
     }
   }
@@ -410,8 +410,8 @@ OPSMITH_INLINE void put_dot(const Dots<T>& d, int64_t row, int64_t column, F sum
   if (d.bias != nullptr) {
     value += widened_one(d.bias[column]);
   }
-  if (d.accumulates) {
-    value += widened_one(*to);
+  if (d.beta != 0.0f) {
+    value += d.beta * widened_one(*to);
   }
   put_one(to, value);
 }
