@@ -322,6 +322,27 @@ CALLS: dict[str, Callable[[str], Any]] = {
         for dtype, most in ((torch.uint8, 255), (torch.int8, 127), (torch.int32, 2**31 - 1))
         for limits in ((1, most + 1), (most, most), (most + 1, most + 1), (None, -most - 2))
     },
+    **{
+        f"{name} of an outer product of {dtype}, {number}": (
+            lambda d, name=name, dtype=dtype, number=number: torch.addr(
+                *(torch.ones(n, dtype=dtype, device=d) for n in ((2, 2), 2, 2)), **{name: number}
+            )
+        )
+        for name in ("alpha", "beta")
+        for dtype, number in (
+            (torch.int64, 2.5),
+            (torch.int64, 3),
+            (torch.float32, True),
+            (torch.bool, True),
+        )
+    },
+    "integers subtracted from a truth": lambda d: torch.rsub(
+        torch.ones(2, dtype=torch.int64, device=d), True
+    ),
+    "floats subtracted from a truth": lambda d: torch.rsub(torch.ones(2, device=d), True),
+    "strides of a safe softmax": lambda d: aten._safe_softmax(
+        torch.zeros(3, 4, 5, device=d).transpose(0, 2), -1
+    ),
     "one group of channels": lambda d: aten.native_channel_shuffle(
         view(d, (1, 4, 5), (20, 5, 1)), 1
     ),
