@@ -353,6 +353,16 @@ def test_the_error_names_the_index_and_the_kernel() -> None:
     )
 
 
+def test_values_that_do_not_fit_are_refused_by_their_shape_before_their_dtype() -> None:
+    mask = torch.tensor([True, False], device="sim")
+    with pytest.raises(RuntimeError) as raised:
+        torch.zeros(2, 3, dtype=torch.int64, device="sim")[mask] = torch.empty(0, device="sim")
+    assert (
+        "shape mismatch: value tensor of shape [0] cannot be broadcast to indexing result of shape [1, 3]"
+        in str(raised.value)
+    )
+
+
 # ---- warnings ----
 
 
@@ -381,3 +391,12 @@ def test_what_is_lost_of_complex_numbers_is_warned_of(cast: Callable[[Tensor], T
     assert [str(each.message).partition(" (")[0] for each in told] == [
         "Casting complex values to real discards the imaginary part"
     ]
+
+
+@pytest.mark.usefixtures("warn_always")
+@pytest.mark.parametrize("device", ["cpu", "sim"])
+def test_masks_of_bytes_are_deprecated(device: str) -> None:
+    mask = torch.tensor([1, 0], dtype=torch.uint8, device=device)
+    with pytest.warns(UserWarning, match="indexing with dtype torch.uint8 is now deprecated"):
+        written = torch.zeros(2, 3, device=device).index_put_((mask,), torch.ones(3, device=device))
+    assert written.tolist() == [[1, 1, 1], [0, 0, 0]]

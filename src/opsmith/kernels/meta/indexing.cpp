@@ -22,14 +22,20 @@ at::Tensor index_select(const at::Tensor& self, int64_t dim, const at::Tensor& i
   return contiguous(sizes, self.scalar_type());
 }
 
-at::Tensor index_put(const at::Tensor& self, const c10::List<std::optional<at::Tensor>>& /*indices*/,
+at::Tensor index_put(const at::Tensor& self, const c10::List<std::optional<at::Tensor>>& indices,
                      const at::Tensor& /*values*/, bool /*accumulate*/) {
+  for (size_t i = 0; i < indices.size(); ++i) {
+    const std::optional<at::Tensor> index = indices.get(i);
+    if (index.has_value() && index->defined() && index->scalar_type() == at::kByte) {
+      TORCH_WARN("indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead.");
+    }
+  }
   return like(self);
 }
 
-at::Tensor index_put_impl(const at::Tensor& self, const c10::List<std::optional<at::Tensor>>& /*indices*/,
-                          const at::Tensor& /*values*/, bool /*accumulate*/, bool /*unsafe*/) {
-  return like(self);
+at::Tensor index_put_impl(const at::Tensor& self, const c10::List<std::optional<at::Tensor>>& indices,
+                          const at::Tensor& values, bool accumulate, bool /*unsafe*/) {
+  return index_put(self, indices, values, accumulate);
 }
 
 at::Tensor masked_scatter(const at::Tensor& self, const at::Tensor& mask, const at::Tensor& source) {

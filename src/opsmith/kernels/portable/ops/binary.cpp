@@ -451,7 +451,8 @@ Tensor& rsub_scalar_out(KernelRuntimeContext& context, const Tensor& self, const
                         const Scalar& alpha, Tensor& out) {
   const ScalarType dtype = common_dtype(self, other);
   return out_is(context, dtype, out) && is_no_bool(context, self)
-             ? sub<kRsubScalar>(context, dtype, number(other, compute_dtype(dtype)), self, false, alpha, out)
+             ? sub<kRsubScalar>(context, dtype, number(other, compute_dtype(dtype)), self, other.isBoolean(),
+                                alpha, out)
              : out;
 }
 

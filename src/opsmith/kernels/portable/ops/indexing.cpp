@@ -1,5 +1,7 @@
 // index_select, index and index_put (integer and boolean indices in any mixture), masked_scatter, nonzero.
 #include <algorithm>
+#include <array>
+#include <cstdio>
 #include <optional>
 
 #include "../../common/temporary.h"
@@ -416,6 +418,18 @@ bool move_even_lines(const Tensor& self, Tensor& out, const IndexPlan& plan, con
   return true;
 }
 
+// "[2, 3]"
+std::array<char, 22 * kMaxDims + 3> text_of(const Dims& sizes) {
+  std::array<char, 22 * kMaxDims + 3> text{"["};
+  size_t end = 1;
+  for (int64_t d = 0; d < sizes.rank; ++d) {
+    end += static_cast<size_t>(
+        std::snprintf(&text[end], text.size() - end, d == 0 ? "%" PRId64 : ", %" PRId64, sizes[d]));
+  }
+  text[end] = ']';
+  return text;
+}
+
 // The strides with which `values` stands for the result of indexing.
 bool value_strides(KernelRuntimeContext& context, const Tensor& values, const IndexPlan& plan,
                    Dims& strides) {
@@ -427,7 +441,8 @@ bool value_strides(KernelRuntimeContext& context, const Tensor& values, const In
     broadcasts = broadcasts && at >= 0 && (size == 1 || size == plan.sizes[at]);
   }
   OPSMITH_CHECK(context, broadcasts, InvalidArgument, false,
-                "shape mismatch: value tensor cannot be broadcast to indexing result");
+                "shape mismatch: value tensor of shape %s cannot be broadcast to indexing result of shape %s",
+                text_of(sizes_of(values)).data(), text_of(plan.sizes).data());
   for (int64_t d = 0; d < plan.sizes.rank; ++d) {
     strides.push_back(d < missing || values.sizes()[d - missing] == 1 ? 0 : values.strides()[d - missing]);
   }
@@ -502,16 +517,16 @@ Tensor& index_put_out(KernelRuntimeContext& context, const Tensor& self, Optiona
                ? index_put_out(context, self, indices, ScalarTensor(value, self.scalar_type()), false, out)
                : out;
   }
+  Dims values_strides;
+  if (!value_strides(context, values, plan, values_strides)) {
+    return out;
+  }
   OPSMITH_CHECK(
       context, self.scalar_type() == values.scalar_type(), InvalidArgument, out,
       "Index put requires the source and destination dtypes match, got %s for the destination and %s for "
       "the source.",
       name_of(self.scalar_type()), name_of(values.scalar_type()));
   if (!resize(context, out, sizes_of(self))) {
-    return out;
-  }
-  Dims values_strides;
-  if (!value_strides(context, values, plan, values_strides)) {
     return out;
   }
   if (plan.sizes.product() == 0) {
