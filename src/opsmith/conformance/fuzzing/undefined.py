@@ -280,9 +280,8 @@ def _taken_with_reason(step: Step, kind: str, ours: SampleOutcome, theirs: Sampl
 
 def _composed_elsewhere(step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome) -> bool:
     """PyTorch has kernels of its CPU's own for these, and composes them elsewhere: other strides, fewer
-    checks of dimensions and numbers, bools that are added as numbers, products of whole numbers that overflow
-    before they are added to fractions, and ``ldexp`` by a power of two, which may be infinite where the
-    product is not.
+    checks of dimensions and numbers, and ``ldexp`` by a power of two, which may be infinite where the product
+    is not.
     """
     base = step.operator.partition(".")[0].rstrip("_")
     if base == "ldexp":
@@ -290,10 +289,7 @@ def _composed_elsewhere(step: Step, kind: str, ours: SampleOutcome, theirs: Samp
     if base == "linear":  # into an `out` that is not contiguous
         return kind == "error only on the CPU" and bool(written_by(step))
     if base == "addr":
-        added, *factors = (tensor.dtype for tensor in theirs.tensors[:3])
-        whole = not any(each.is_floating_point or each.is_complex for each in factors)
-        sums = kind == "values" and (added is torch.bool or (whole and added not in factors))
-        return sums or kind in {"stride", "error only on the CPU"}
+        return kind in {"stride", "error only on the CPU"}
     return kind == "stride" and base == "max_pool1d"
 
 
