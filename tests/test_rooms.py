@@ -15,6 +15,7 @@ PACKAGE = Path(opsmith.__file__).parent
 FLOORS = [
     {"collector", "errors"},
     {"on_demand"},
+    {"trusted_files"},
     {
         "cache_folder",
         "driver",

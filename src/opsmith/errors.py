@@ -284,6 +284,10 @@ class LoadError(OpsmithError):
     """A built backend cannot be loaded into this process."""
 
 
+class FileUntrusted(LoadError):
+    """A file that another user could have written, or replaced, and that is not loaded for that."""
+
+
 class DriverInvalid(LoadError):
     """A driver library that cannot be opened, or that has another ABI version."""
 

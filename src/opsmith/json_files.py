@@ -15,6 +15,7 @@ from typing import TypeVar
 import msgspec
 
 from opsmith.errors import FileMissing, ResultsInvalid
+from opsmith.trusted_files import read_regular
 
 _File = TypeVar("_File")
 _NONE: Mapping[str, str] = MappingProxyType({})
@@ -44,7 +45,7 @@ def read_checked(
 def read_content(path: Path, name: str, remedy: str) -> bytes:
     """The content of the file ``path``.  Raises :class:`~opsmith.errors.FileMissing`."""
     try:
-        return path.read_bytes()
+        return read_regular(path)
     except OSError as error:
         raise FileMissing(
             f"{name} cannot be read from `{path}`: {error.strerror}", remedy=remedy

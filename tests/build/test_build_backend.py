@@ -251,6 +251,10 @@ def test_what_executorch_has_is_asked_again_where_it_cannot_be_noted(
     assert runtime.operators == frozenset(asked.names)
 
 
+def folders_of(cache: Path) -> list[Path]:
+    return [cache, *(path for path in cache.rglob("*") if path.is_dir())]
+
+
 @pytest.fixture
 def shared(prebuilt: FakeBuild) -> Iterator[FakeBuild]:
     """The backend in a folder that everybody may read."""
@@ -258,7 +262,10 @@ def shared(prebuilt: FakeBuild) -> Iterator[FakeBuild]:
         pytest.skip("only root becomes another user")
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
-        yield prebuilt.copied(Path(folder))
+        copied = prebuilt.copied(Path(folder))
+        for path in folders_of(copied.cache):
+            path.chmod(0o755)
+        yield copied
 
 
 def test_a_second_user_uses_what_is_sound(
@@ -278,7 +285,7 @@ def test_a_second_user_uses_what_is_sound(
     )
 
 
-def test_others_may_read_what_the_umask_lets_them(tmp_path: Path) -> None:
+def test_others_may_read_files_as_the_umask_says_and_no_folder(tmp_path: Path) -> None:
     for umask in (0o022, 0o077, 0o002):
         folder = tmp_path / f"{umask:o}"
         folder.mkdir()
@@ -296,6 +303,7 @@ def test_others_may_read_what_the_umask_lets_them(tmp_path: Path) -> None:
         }
         assert {"plans", "objects", "libraries", "backends", "generated", "locks"} <= set(modes)
         assert set(modes.values()) == {0o666 & ~umask}
+        assert {stat.S_IMODE(path.stat().st_mode) for path in folders_of(fake.cache)} == {0o700}
 
 
 def test_what_a_newer_opsmith_wrote_is_left_alone(chip: FakeBuild) -> None:

@@ -6,13 +6,14 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import msgspec
 
-from opsmith.build.cache import mark_used, usable_cache, write_whole
+from opsmith.build.cache import is_usable, mark_used, usable_cache, write_whole
 from opsmith.build.compile import Compilation
 from opsmith.build.csrc import CSRC, INCLUDE_DIRS, PACKAGE
 from opsmith.build.driver_library import driver_library, is_elf, is_package
@@ -22,7 +23,6 @@ from opsmith.build.lean import distinct_sources, lean_sources
 from opsmith.build.own_options import own_link_flags, own_settings
 from opsmith.build.progress import OnProgress, Progress
 from opsmith.build.shared_library import LeanSources, Relocatable, SharedLibrary
-from opsmith.build.stored import is_sound
 from opsmith.build.toolchain import Compiler, TorchInstallation, find_compiler, find_torch
 from opsmith.build.undefined import WantedFunction, located_undefined
 from opsmith.build.units import Unit, own_units, runtime_units, together
@@ -38,6 +38,7 @@ from opsmith.description import (
 )
 from opsmith.errors import BuildError, CompilerMissing, PackageUnfit, SymbolUndefined
 from opsmith.plan import MetaRule, OpenedBackend, Plan
+from opsmith.trusted_files import check_trusted, read_trusted
 
 # The meta functions of the package's own lean libraries: one object for whichever of them a backend has.
 _META_FUNCTIONS = tuple(sorted((PACKAGE / "kernels").rglob("meta/*.cpp")))
@@ -115,6 +116,7 @@ def _found_or_made(description: Path, report: OnProgress) -> BuiltBackend:
     cache = cache_root()
     opened = OpenedBackend(description, cache)
     backend = opened.outline
+    _check_named_libraries(backend)
     installed = Installed.found(cache)
     record_path = _record_path(backend, installed, cache)
     record = _found_record(record_path, backend, cache)
@@ -124,6 +126,18 @@ def _found_or_made(description: Path, report: OnProgress) -> BuiltBackend:
         record = _build(opened, installed, compiler, cache, report)
         write_whole(record_path, sealed(msgspec.json.encode(record)))
     return _built(backend, record, cache)
+
+
+def _check_named_libraries(backend: Backend) -> None:
+    """Raises :class:`~opsmith.errors.FileUntrusted` for a library that the description names by its path."""
+    driver = backend.driver
+    named = [
+        (driver.location, (*driver.options.files, *([driver.library] if driver.library else ())))
+    ]
+    named += [(library.location, library.options.files) for library in backend.libraries]
+    for location, files in named:
+        for path in files:
+            check_trusted(path, location)
 
 
 def find_built(description: Path) -> BuiltBackend | None:
@@ -154,7 +168,10 @@ def _record_path(backend: Backend, installed: Installed, cache: Path) -> Path:
 
 def _found_record(path: Path, backend: Backend, cache: Path) -> _Record | None:
     """The record at ``path``, or, where there is no compiler, one of what any compiler built."""
-    paths = [path] if path.stem != _NO_COMPILER else sorted(path.parent.glob("*.json"))
+    paths = [path]
+    if path.stem == _NO_COMPILER:
+        with suppress(OSError):  # a cache of another user's
+            paths = sorted(path.parent.glob("*.json"))
     found = (_read(each, cache) for each in paths)
     folders = {"", _folder(backend)}
     return next((record for record in found if record and record.folder in folders), None)
@@ -442,11 +459,14 @@ def _included_from_elsewhere(sources: Iterable[Path]) -> set[Path]:
 
 def _read(path: Path, cache: Path) -> _Record | None:
     try:
-        record = msgspec.json.decode(unsealed(path.read_bytes()), type=_Record)
+        record = msgspec.json.decode(unsealed(read_trusted(path)), type=_Record)
     except (OSError, ValueError):
         return None
+    names = [name for name in (record.library, record.driver, record.generated) if name]
+    if any(Path(name).is_absolute() or ".." in Path(name).parts for name in names):
+        return None
     libraries = [cache / name for name in (record.library, record.driver) if name]
-    if not all(map(is_sound, libraries)):
+    if not all(map(is_usable, libraries)):
         return None
     mark_used(path.parent, *(file.parent for file in libraries), cache / record.generated)
     return record

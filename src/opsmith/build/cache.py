@@ -26,8 +26,10 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from opsmith.cache_folder import VARIABLE, cache_root, replace_file
+from opsmith.build.stored import is_sound, seal_of
+from opsmith.cache_folder import VARIABLE, cache_root, make_folder, replace_file
 from opsmith.errors import CacheUnusable
+from opsmith.trusted_files import fault_of
 
 # Below this size nothing is removed; above it, what was not used for so long.
 PRUNED_ABOVE_BYTES = 4 << 30
@@ -52,7 +54,7 @@ def usable_cache() -> Path:
     try:
         if root.exists() and not root.is_dir():
             raise unusable(root, "it is a file, not a directory")
-        root.mkdir(parents=True, exist_ok=True)
+        make_folder(root)
         with tempfile.TemporaryFile(dir=root) as probe:
             probe.write(b"opsmith")
     except OSError as error:
@@ -77,6 +79,19 @@ def write_whole(path: Path, content: bytes) -> None:
         replace_file(path, content)
     except OSError as error:
         raise unusable(cache_root(), error.strerror or str(error)) from None
+
+
+def is_usable(path: Path) -> bool:
+    """Whether ``path``, of the store, may be linked or loaded: trusted, and with the bytes of its seal."""
+    return not any(map(fault_of, (path, seal_of(path)))) and is_sound(path)
+
+
+def discard_untrusted(path: Path) -> None:
+    """Removes what lies at ``path``, of the store, and is not trusted, so that a build makes it again."""
+    for each in (path, seal_of(path)):
+        if fault_of(each):
+            with suppress(OSError):
+                each.unlink()
 
 
 def mark_used(*paths: Path) -> None:

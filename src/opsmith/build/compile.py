@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from opsmith.build.cache import mark_used, prune, unusable
+from opsmith.build.cache import discard_untrusted, is_usable, mark_used, prune, unusable
 from opsmith.build.complaints import failure
 from opsmith.build.flags import link_flags, symbol_flags
 from opsmith.build.ninja import Step, run_script, write_script
@@ -20,10 +20,11 @@ from opsmith.build.objects import Object, Objects
 from opsmith.build.places import places_in
 from opsmith.build.progress import OnProgress, Progress
 from opsmith.build.shared_library import SharedLibrary
-from opsmith.build.stored import is_being_made, is_sound, seal_of
+from opsmith.build.stored import is_being_made, seal_of
 from opsmith.build.toolchain import Compiler
 from opsmith.build.units import Unit
 from opsmith.build.work import work_directory
+from opsmith.cache_folder import make_folder
 
 _PRELUDE = "#include <executorch/runtime/kernel/kernel_includes.h>\n"
 # It takes as long as two sources without it.
@@ -144,7 +145,8 @@ class Compilation:
 
     def _is_usable(self, path: Path) -> bool:
         """Whether ``path`` is made; of what is to be relocatable, without a word of where that was."""
-        if not is_sound(path):
+        discard_untrusted(path)
+        if not is_usable(path):
             return False
         hidden = self._hidden_folders
         if hidden and places_in(path.read_bytes(), hidden):
@@ -205,6 +207,8 @@ class Compilation:
 
     def _make(self, work: Path, log: Path, report: OnProgress) -> None:
         steps = self._steps(work)
+        for step in steps:
+            make_folder(step.path.parent)
         write_script(steps, work, self._cache)
         if waited_for := sum(is_being_made(step.path, self._cache) for step in steps):
             report(Progress(f"another build makes {waited_for} of the files, and is waited for"))

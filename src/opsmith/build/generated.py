@@ -13,6 +13,7 @@ import msgspec
 from opsmith.build.cache import mark_used, write_whole
 from opsmith.plan import Plan
 from opsmith.plan.kept_plans import planning_code_digest
+from opsmith.trusted_files import read_trusted
 
 _EMIT = Path(__file__).resolve().parent.parent / "emit"
 
@@ -36,8 +37,8 @@ def generated_for(plan: Plan, cache: Path) -> Path:
     """
     record = cache / "generated" / f"{_key(plan)}.json"
     with suppress(OSError, ValueError):
-        folder = cache / "generated" / str(json.loads(record.read_bytes()))
-        texts = {path.name: path.read_text(encoding="utf-8") for path in folder.iterdir()}
+        folder = cache / "generated" / Path(str(json.loads(read_trusted(record)))).name
+        texts = {path.name: read_trusted(path).decode() for path in folder.iterdir()}
         if folder.name.endswith(_digest(texts)):
             mark_used(record, folder)
             return folder
@@ -75,6 +76,6 @@ def _digest(texts: Mapping[str, str]) -> str:
 
 def _holds(path: Path, content: bytes) -> bool:
     try:
-        return path.read_bytes() == content
+        return read_trusted(path) == content
     except OSError:
         return False

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from opsmith.build.cache import is_usable
 from opsmith.build.compile import Compilation
 from opsmith.build.csrc import CSRC, INCLUDE_DIRS
 from opsmith.build.generated import write_generated
 from opsmith.build.progress import OnProgress
 from opsmith.build.shared_library import SharedLibrary
-from opsmith.build.stored import is_sound
 from opsmith.build.toolchain import find_compiler, find_python, find_torch
 from opsmith.build.units import generated_units, together
 from opsmith.built import BuiltBackend
@@ -42,7 +42,7 @@ def find_adapter(built: BuiltBackend) -> Path | None:
     cache = built.cache
     compilation = Compilation([adapter_of(built.library, cache)], find_compiler(cache), cache)
     (path,) = compilation.outputs()
-    return path if is_sound(path) else None
+    return path if is_usable(path) else None
 
 
 def adapter_of(library: Path, cache: Path) -> SharedLibrary:

@@ -12,7 +12,7 @@ import functools
 import importlib.util
 from pathlib import Path
 
-from opsmith.build.stored import is_sound
+from opsmith.build.cache import is_usable
 
 DISTRIBUTION = "opsmith-runtime"
 MODULE = "opsmith_runtime"
@@ -25,7 +25,7 @@ def ready_built(name: str) -> Path | None:
     if folder is None:
         return None
     path = folder / name
-    return path if is_sound(path) else None
+    return path if is_usable(path) else None
 
 
 def has_ready_built() -> bool:

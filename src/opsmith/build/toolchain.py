@@ -33,6 +33,7 @@ from opsmith.errors import (
     PythonHeadersMissing,
 )
 from opsmith.schema import compiled_for, torch_version
+from opsmith.trusted_files import read_trusted
 
 _CANDIDATES = ("c++", "g++", "clang++")
 _INSTALL = "apt-get install g++ (Debian, Ubuntu) or dnf install gcc-c++ (Fedora); or set CXX"
@@ -217,7 +218,7 @@ def _identified(words: list[str], cache: Path) -> Compiler:
     facts = f"{shlex.join(command)} {path} {status.st_mtime_ns} {status.st_size}"
     record = cache / "compilers" / hashlib.sha256(facts.encode()).hexdigest()
     try:
-        version, machine = msgspec.json.decode(record.read_bytes(), type=tuple[str, str])
+        version, machine = msgspec.json.decode(read_trusted(record), type=tuple[str, str])
     except (OSError, msgspec.DecodeError):
         version, machine = _probed(command)
         # Best effort: it can be asked again.

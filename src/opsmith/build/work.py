@@ -10,12 +10,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+from opsmith.cache_folder import make_folder
+
 
 @contextmanager
 def work_directory(cache: Path) -> Iterator[Path]:
     """A folder of the cache for one running build; those of builds that were killed are removed."""
     every = cache / "work"
-    every.mkdir(parents=True, exist_ok=True)
+    make_folder(every)
     with ExitStack() as held:
         with _without_dead(every):
             folder = Path(tempfile.mkdtemp(prefix="build-", dir=every))

@@ -28,6 +28,7 @@ from opsmith.description import (
 )
 from opsmith.errors import Location, PackageInvalid, PackageUnfit
 from opsmith.schema import compiled_for, requirement, torch_version
+from opsmith.trusted_files import MOST_BYTES_OF_BINARIES, read_regular
 
 
 def carried_backend(description: Path) -> BuiltBackend | None:
@@ -148,7 +149,7 @@ def _checked(description: Path, contents: Contents, build: CarriedBuild, file: C
     """Where ``file`` is.  A library that was cut short would end the process when it is used."""
     path = description.parent / FOLDER / build.folder / file.name
     try:
-        content = path.read_bytes()
+        content = read_regular(path, MOST_BYTES_OF_BINARIES)
     except OSError as error:
         reason = f"cannot be read: {error.strerror}"
     else:

@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from opsmith.errors import PackageInvalid
+from opsmith.trusted_files import read_regular
 
 FORMAT = 3
 """Raised with each change after which an opsmith cannot load what another has packaged: that of
@@ -107,7 +108,7 @@ def read_contents(description: Path) -> Contents | None:
     """
     path = description.parent / FOLDER / FILE
     try:
-        content = path.read_bytes()
+        content = read_regular(path)
     except OSError:
         return None
     try:

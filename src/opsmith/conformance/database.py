@@ -22,6 +22,7 @@ import msgspec
 from opsmith.build.cache import write_whole
 from opsmith.errors import ConformanceError
 from opsmith.schema import torch_version
+from opsmith.trusted_files import read_trusted
 
 if TYPE_CHECKING:
     import torch
@@ -60,7 +61,7 @@ def known_entries(cache: Path) -> tuple[EntryFacts, ...]:
     code = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:8]  # what the facts are made by
     path = cache / "conformance" / f"entries-{torch_version()}-{code}.json"
     try:
-        return msgspec.json.decode(path.read_bytes(), type=tuple[EntryFacts, ...])
+        return msgspec.json.decode(read_trusted(path), type=tuple[EntryFacts, ...])
     except (OSError, msgspec.DecodeError):
         pass
     done = subprocess.run([sys.executable, "-m", __name__], capture_output=True, check=False)
@@ -71,7 +72,6 @@ def known_entries(cache: Path) -> tuple[EntryFacts, ...]:
             remedy='install what it needs: pip install "opsmith[conform]"',
         )
     facts = msgspec.json.decode(done.stdout, type=tuple[EntryFacts, ...])
-    path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, done.stdout)
     return facts
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
+from opsmith.cache_folder import make_folder
 from opsmith.conformance.expected_failures import (
     ExpectedFailure,
     Key,
@@ -130,7 +131,7 @@ class Record:
         """Writes the file of the latest results."""
         results = self._results({**self._kept, **self._verdicts})
         path = latest_path(Path(self.header.description))
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         write_results(replace(results, complete=complete), path)
 
     def end(self, could_run: Iterable[Key] | None) -> Results:

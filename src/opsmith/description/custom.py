@@ -83,7 +83,7 @@ def read_meta(
 
 def _inside(document: Document, location: Location, text: str, offending: str) -> Location:
     """The place of ``offending`` in the schema ``text`` as the file has it, else that of its key."""
-    lines = document.path.read_text(encoding="utf-8").splitlines()
+    lines = document.text.splitlines()
     # Spaces are normalised and a folded scalar spans lines: the longest part found on one line counts.
     words = offending.split(" ")
     span = range(location.line, min(location.line + 1 + text.count("\n") + 8, len(lines) + 1))

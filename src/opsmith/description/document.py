@@ -20,6 +20,7 @@ import msgspec
 import yaml
 
 from opsmith.errors import FileMissing, KeyUnknown, Location, SyntaxInvalid, nearest
+from opsmith.trusted_files import read_text
 
 Step = str | int
 Converted = TypeVar("Converted")
@@ -176,15 +177,16 @@ def read_document(path: Path) -> Document:
     Raises :class:`FileMissing`, or :class:`SyntaxInvalid` for what is no YAML or repeats a key.
     """
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = read_text(path, "utf-8-sig")
     except FileNotFoundError:
         raise FileMissing(
             f"there is no file {path}",
             remedy="check the path, which is relative to the file naming it",
         ) from None
     except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
         raise FileMissing(
-            f"{path} cannot be read: {error}",
+            f"{path} cannot be read: {reason}",
             remedy="check its type, permissions and encoding (UTF-8)",
         ) from None
     return parse_document(text, path)

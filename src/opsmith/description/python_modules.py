@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from opsmith.trusted_files import read_regular
+
 
 def has_python_kernels(folder: Path) -> bool:
     """Whether ``folder`` is a Python package with a module that registers kernels in Python."""
@@ -16,7 +18,7 @@ def has_python_kernels(folder: Path) -> bool:
 
 def _registers(path: Path) -> bool:
     try:
-        tree = ast.parse(path.read_bytes())
+        tree = ast.parse(read_regular(path))
     except (OSError, SyntaxError, ValueError):
         return False
     return any(

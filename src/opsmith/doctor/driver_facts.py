@@ -19,7 +19,8 @@ from opsmith.description import PythonDriver
 from opsmith.driver.named import driver_class
 from opsmith.driver.served import serve
 from opsmith.driver.table import Table
-from opsmith.errors import DriverInvalid
+from opsmith.errors import DriverInvalid, LoadError
+from opsmith.trusted_files import open_library
 
 _HEADER = PUBLIC_HEADERS / "opsmith_driver.h"
 _SECONDS = 60
@@ -85,11 +86,11 @@ def main() -> None:
             serve(
                 driver_class(Path(source) if source.endswith(".py") else source, name), Path(path)
             )
-        library = ctypes.CDLL(path)
+        library = open_library(path)
         get_driver = library.opsmith_get_driver
     except (OSError, AttributeError) as error:
         sys.exit(str(error))
-    except DriverInvalid as error:
+    except LoadError as error:
         sys.exit(f"{error.location}: {error.message}" if error.location else error.message)
     get_driver.restype = ctypes.POINTER(_TableHead)
     table = get_driver()

@@ -12,6 +12,7 @@ from ctypes import POINTER, c_double, c_int, c_uint64, c_void_p
 from pathlib import Path
 from typing import Any
 
+from opsmith import trusted_files
 from opsmith.driver.failures import DriverFailure, StatusUnknown
 from opsmith.driver.table import ABI_VERSION, GET_DRIVER, HOST, Handle, Properties, Status, Table
 from opsmith.errors import DriverInvalid
@@ -23,7 +24,7 @@ Note = Callable[[str], None]
 def open_library(path: Path | str) -> ctypes.CDLL:
     """The shared library ``path``.  Raises :class:`DriverInvalid` where it is none, or no driver."""
     try:
-        library = ctypes.CDLL(str(path))
+        library = trusted_files.open_library(path)
     except OSError as error:
         raise DriverInvalid(
             f"the driver cannot be opened: {error}",

@@ -36,6 +36,7 @@ from opsmith.driver.table import (
     Table,
 )
 from opsmith.errors import DriverInvalid, Location
+from opsmith.trusted_files import open_library
 
 _REQUIRED = ("device_properties", "device_memory", "allocate", "release", "copy", "fill")
 _SETS = {
@@ -67,7 +68,7 @@ def serve(driver: type[Driver], library: Path) -> None:
             location=_place(driver),
             remedy="let the class be made without arguments",
         ) from error
-    opened = ctypes.CDLL(str(library))
+    opened = open_library(library)
     table = _Callbacks(instance, opened).table(overridden)
     opened.opsmith_python_driver_open(ctypes.byref(table))
     _kept.append(table)

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from opsmith.trusted_files import MOST_BYTES_OF_BINARIES, read_regular
+
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
@@ -109,7 +111,7 @@ class ElfFile:
     @classmethod
     def read(cls, path: Path) -> ElfFile:
         """The file at ``path``."""
-        return cls(path.read_bytes())
+        return cls(read_regular(path, MOST_BYTES_OF_BINARIES))
 
     def section(self, name: str) -> bytes | None:
         """The bytes of the section ``name``, if there is one."""

@@ -22,6 +22,7 @@ from opsmith.errors import InputsRejected, ProgramInvalid
 from opsmith.executorch.inputs import expected_inputs, layout_mismatch
 from opsmith.executorch.program import ExecutorchProgram, parsed_program
 from opsmith.executorch.tasks import Expected
+from opsmith.trusted_files import open_regular
 
 # Each Tensor, and whether it is contiguous.
 _Inputs: TypeAlias = Sequence[tuple[Expected, bool] | None]
@@ -93,7 +94,10 @@ def _program(source: Any) -> ExecutorchProgram:
     if isinstance(source, bytes):
         return parsed_program(_FROM_BUFFER, source)
     path = Path(source)
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+    with (
+        open_regular(path) as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
+    ):
         return parsed_program(path, cast(bytes, content))  # of which it reads little
 
 

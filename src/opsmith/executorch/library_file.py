@@ -18,6 +18,7 @@ from opsmith.errors import FileMissing, LibraryRejected
 from opsmith.executorch.elf import ElfFile, NotElf
 from opsmith.plan.executorch.library_facts import FORMAT, BuiltFor, LibraryDescription
 from opsmith.processor import processor_features
+from opsmith.trusted_files import MOST_BYTES_OF_BINARIES, read_regular
 
 _REBUILD = "build it anew here: opsmith executorch build backend.yaml -o DIR"
 
@@ -47,7 +48,7 @@ def read_library_file(path: Path) -> LibraryFile:
 
 def _content(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_regular(path, MOST_BYTES_OF_BINARIES)
     except OSError as error:
         raise FileMissing(
             f"the kernel library `{path}` cannot be read: {error.strerror}",

@@ -19,6 +19,7 @@ from opsmith.executorch.library_file import LibraryFile, check_fits, read_librar
 from opsmith.executorch.program import ExecutorchProgram
 from opsmith.plan.executorch.built_libraries import registered_on_demand
 from opsmith.plan.executorch.kernel_keys import CallForm
+from opsmith.trusted_files import open_library
 
 
 class LoadedLibrary:
@@ -27,7 +28,7 @@ class LoadedLibrary:
     def __init__(self, file: LibraryFile) -> None:
         self.file = file
         try:
-            self._library = ctypes.CDLL(str(file.path.resolve()), mode=os.RTLD_NOW)
+            self._library = open_library(file.path.resolve(), os.RTLD_NOW)
         except OSError as error:
             raise _rejection(file.path, str(error)) from None
         for name in ("error", "register", "server"):
@@ -76,7 +77,7 @@ class PlainLibrary:
         self.path = path
         before = set(runtime_module()._get_operator_names())
         try:
-            ctypes.CDLL(str(path.resolve()), mode=os.RTLD_NOW)
+            open_library(path.resolve(), os.RTLD_NOW)
         except OSError as error:
             raise _rejection(path, str(error)) from None
         self.operators = set(runtime_module()._get_operator_names()) - before

@@ -24,6 +24,7 @@ from opsmith.plan.executorch.kernel_keys import (
     TensorMeta,
     dtype_name,
 )
+from opsmith.trusted_files import MOST_BYTES_OF_BINARIES, read_regular
 
 T = TypeVar("T")
 
@@ -129,7 +130,7 @@ def read_program(path: Path | str) -> ExecutorchProgram:
     """
     path = Path(path)
     try:
-        content = path.read_bytes()
+        content = read_regular(path, MOST_BYTES_OF_BINARIES)
     except OSError as error:
         raise FileMissing(
             f"the program `{path}` cannot be read: {error.strerror}",

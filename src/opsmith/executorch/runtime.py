@@ -13,6 +13,7 @@ from opsmith.errors import CacheUnusable, ExecutorchMissing
 from opsmith.executorch.tasks import ListOperators, RuntimeOperators
 from opsmith.executorch.worker_process import ask
 from opsmith.plan.executorch.resolver import Runtime
+from opsmith.trusted_files import read_trusted
 
 
 def installed_runtime(cache: Path) -> Runtime:
@@ -30,7 +31,7 @@ def installed_runtime(cache: Path) -> Runtime:
         )
     record = cache / "runtimes" / f"{installed.version}-{status.st_size}-{status.st_mtime_ns}.json"
     try:
-        found = msgspec.json.decode(record.read_bytes(), type=RuntimeOperators)
+        found = msgspec.json.decode(read_trusted(record), type=RuntimeOperators)
     except (OSError, msgspec.DecodeError):
         answer, _ = ask(ListOperators(), "loading ExecuTorch's runtime")
         assert isinstance(answer, RuntimeOperators)

@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 
 from opsmith.build.progress import OnProgress, Progress
+from opsmith.cache_folder import make_folder
 from opsmith.errors import EnvironmentUnusable
 from opsmith.schema import requirement
 
@@ -29,7 +30,7 @@ def fetched_torch(release: str, cache: Path, progress: OnProgress) -> Path:
     if (folder / "torch").is_dir():
         return folder
     progress(Progress(f"fetching {wanted}"))
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(folder.parent)
     with tempfile.TemporaryDirectory(dir=folder.parent) as made:
         command = [sys.executable, "-m", "pip", "install", "--no-deps", "--target", made, wanted]
         done = subprocess.run(command, capture_output=True, text=True, errors="replace")

@@ -21,6 +21,7 @@ from opsmith.cache_folder import replace_file, sealed, unsealed
 from opsmith.description import Backend
 from opsmith.plan.model import Entry, Plan
 from opsmith.schema import torch_version
+from opsmith.trusted_files import read_trusted
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _WHOLE = "whole"
@@ -103,7 +104,7 @@ def _in_json(text: object) -> str:
 def read_plan(path: Path, description: Path) -> Plan | None:
     """The plan in the file ``path``, for a description in the folder ``description``; None for no plan."""
     try:
-        text = _with_folders(unsealed(path.read_bytes()).decode(), _folders(description))
+        text = _with_folders(unsealed(read_trusted(path)).decode(), _folders(description))
         return msgspec.json.decode(text.encode(), type=Plan, dec_hook=_decode)
     except (OSError, ValueError):
         return None

@@ -24,6 +24,7 @@ from opsmith.runtime.fallbacks import (
     ranked,
 )
 from opsmith.schema import Catalogue
+from opsmith.trusted_files import read_text
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,7 @@ def read_gate(
 
 def _lines(path: Path) -> list[tuple[Location, str]]:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
     except OSError as error:
         raise FileMissing(
             f"the operators that may run on the CPU cannot be read from `{path}`: {error.strerror}",

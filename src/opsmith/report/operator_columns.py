@@ -33,6 +33,7 @@ from opsmith.report.report_data import OperatorColumns
 from opsmith.report.sources import definitions, sources_of
 from opsmith.runtime.as_package import how_loaded, load_as_package, open_as_loaded
 from opsmith.schema import qualified, torch_version
+from opsmith.trusted_files import read_trusted
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _CODE = (
@@ -196,7 +197,7 @@ def _key(plan: Plan, backend: Backend, built: BuiltBackend | None) -> str:
 
 def _read(record: Path) -> _Record | None:
     try:
-        found = msgspec.json.decode(record.read_bytes(), type=_Record)
+        found = msgspec.json.decode(read_trusted(record), type=_Record)
     except (OSError, UnicodeDecodeError, msgspec.DecodeError):
         return None
     mark_used(record)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import distributed
 
+from opsmith.trusted_files import check_named_libraries
+
 if TYPE_CHECKING:
     from opsmith.torch_names import C10dBackend
 
@@ -40,6 +42,7 @@ def _make_group(device: str, name: str, options: Any) -> distributed.ProcessGrou
     PyTorch takes a group, too, where it asks for a backend.  Of one that it makes for a single device by
     default it takes the CPU's backend for granted, and DistributedDataParallel asks for that.
     """
+    check_named_libraries()
     place = options.store, options.group_rank, options.group_size
     gloo = distributed.ProcessGroupGloo(*place, timeout=options.timeout)
     gloo.options.global_ranks_in_group = options.global_ranks_in_group

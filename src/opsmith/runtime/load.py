@@ -32,6 +32,7 @@ from opsmith.runtime.loaded import (
 from opsmith.runtime.slot import check_slot, taken_by
 from opsmith.runtime.torch_import import explained_torch_import
 from opsmith.torch_names import Feature, set_up
+from opsmith.trusted_files import check_named_libraries, check_trusted
 
 if TYPE_CHECKING:
     from opsmith.build.progress import OnProgress
@@ -131,6 +132,9 @@ def _register(built: BuiltBackend) -> None:
     check_slot(built.name)
     import_defining_modules(built.external_namespaces)
     _check_preloaded()
+    check_trusted(built.library)
+    check_trusted(built.driver, built.driver_location)
+    check_named_libraries()
     check_torch(built)
     try:
         torch.ops.load_library(str(built.library))  # type: ignore[no-untyped-call]

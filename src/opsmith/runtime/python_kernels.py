@@ -38,6 +38,7 @@ from opsmith.schema import (
     group_declared,
     qualified,
 )
+from opsmith.trusted_files import check_trusted
 
 if TYPE_CHECKING:
     from opsmith.build.progress import OnProgress
@@ -335,6 +336,7 @@ def _registration(
 def load_adapter(built: BuiltBackend, progress: OnProgress | None) -> ModuleType:
     """The extension module that calls Python kernels: as a package carries it, or built where needed."""
     path = built.adapter or _built_adapter(built, progress)
+    check_trusted(path)
     loader = importlib.machinery.ExtensionFileLoader(_MODULE, str(path))
     spec = importlib.util.spec_from_loader(_MODULE, loader)
     assert spec is not None

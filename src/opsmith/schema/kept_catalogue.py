@@ -15,6 +15,7 @@ import msgspec
 
 from opsmith.cache_folder import cache_root, replace_file
 from opsmith.schema.operator import Group, Operator
+from opsmith.trusted_files import read_trusted
 
 
 class Stored(msgspec.Struct, array_like=True):
@@ -28,7 +29,7 @@ def stored(torch: str, sources: Iterable[Path], make: Callable[[], Stored]) -> S
     """The result of ``make`` for the version ``torch`` and the files ``sources``, made now or before."""
     path = _path(torch, sources)
     try:
-        return msgspec.msgpack.decode(path.read_bytes(), type=Stored)
+        return msgspec.msgpack.decode(read_trusted(path), type=Stored)
     except (OSError, msgspec.DecodeError):
         pass
     made = make()

@@ -1,6 +1,8 @@
 // See binary_cache.h.
 #include "binary_cache.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -9,7 +11,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <system_error>
 
 namespace driver_parts {
@@ -46,6 +47,41 @@ std::string digest(const std::string& text) {
 }
 
 constexpr size_t kDigestLength = 16;
+constexpr off_t kMostBytes = 1 << 30;  // one read() takes so many
+
+// Whether nobody but this user and root has written it. Python has seen to the folders above.
+bool is_own(const struct stat& status) {
+  return (status.st_uid == geteuid() || status.st_uid == 0) && (status.st_mode & S_IWOTH) == 0;
+}
+
+// The content of a file of this user's; empty where it is none, a pipe or a device for instance.
+std::string content_of(const fs::path& file) {
+  struct stat status{};
+  if (stat(file.parent_path().c_str(), &status) != 0 || !is_own(status)) {
+    return "";
+  }
+  const int number = open(file.c_str(), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+  std::string text;
+  if (number >= 0 && fstat(number, &status) == 0 && S_ISREG(status.st_mode) && is_own(status) &&
+      status.st_size <= kMostBytes) {
+    text.resize(static_cast<size_t>(status.st_size));
+    const ssize_t got = read(number, text.data(), text.size());
+    text.resize(got > 0 ? static_cast<size_t>(got) : 0);
+  }
+  if (number >= 0) {
+    close(number);
+  }
+  return text;
+}
+
+// For this user alone.
+void make_folders(const fs::path& folder) {
+  fs::path made;
+  for (const fs::path& name : folder) {
+    made /= name;
+    mkdir(made.c_str(), S_IRWXU);
+  }
+}
 
 fs::path file_of(const char* kind, const std::string& key) {
   const fs::path folder = cache_folder();
@@ -59,8 +95,7 @@ std::optional<std::string> cached_binary(const char* kind, const std::string& ke
   if (file.empty()) {
     return std::nullopt;
   }
-  std::ifstream in(file, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(in), {}};
+  std::string text = content_of(file);
   if (text.size() < key.size() + kDigestLength || text.compare(0, key.size(), key) != 0) {
     return std::nullopt;
   }
@@ -76,7 +111,7 @@ void cache_binary(const char* kind, const std::string& key, const std::string& b
     return;
   }
   std::error_code ignored;
-  fs::create_directories(file.parent_path(), ignored);
+  make_folders(file.parent_path());
   fs::path partial = file;
   partial += "." + std::to_string(getpid()) + "." + std::to_string(number++);
   std::ofstream out(partial, std::ios::binary);

@@ -37,6 +37,7 @@ from opsmith.runtime.trace.traced_calls import (
     routed,
     totals,
 )
+from opsmith.trusted_files import open_library
 
 if TYPE_CHECKING:
     from torch.nn import Module
@@ -245,7 +246,7 @@ def _recorder() -> ctypes.CDLL:
     with ShownBuild("what records traces") as report:
         path = build_tracer(progress=report)
     try:
-        library = ctypes.CDLL(str(path))
+        library = open_library(path)
     except OSError as error:
         raise LoadError(
             f"the recorder cannot be loaded: {error}", remedy=f"remove {path} and try again"
