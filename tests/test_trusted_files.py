@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import grp
 import os
+import pwd
 import re
 import subprocess
 import sys
@@ -26,6 +28,12 @@ from opsmith.trusted_files import (
 from refusal import refusal
 
 MALLORY = 4242  # a user, and a group, without a name
+DAEMON = grp.getgrnam("daemon").gr_gid
+# Debian's `staff`, to which /usr/local belongs.
+NOBODYS = min(
+    {group.gr_gid for group in grp.getgrall() if not group.gr_mem}
+    - {user.pw_gid for user in pwd.getpwall()}
+)
 PACKAGE = Path(trusted_files.__file__).parent
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to another user")
 
@@ -90,7 +98,7 @@ def link_of_mallory(path: Path) -> Path:
         (lambda lib: writable(lib, 0o020, MALLORY), "the group 4242 may write to {}", "chmod g-w"),
         (lambda lib: writable(lib.parent, 0o020, 100), "the group users may write to {}", "chmod g-w"),
         # Of the system's groups, one that has a user.
-        (lambda lib: writable(lib.parent, 0o020, 33), "the group www-data may write to {}", "chmod g-w"),
+        (lambda lib: writable(lib.parent, 0o020, DAEMON), "the group daemon may write to {}", "chmod g-w"),
     ],
 )  # fmt: skip
 def test_what_another_could_have_written_is_refused_and_the_remedy_mends_it(
@@ -118,8 +126,7 @@ def test_what_another_could_have_written_is_refused_and_the_remedy_mends_it(
         lambda lib: lib.parent.chmod(0o1777),
         # Debian's, Ubuntu's and Fedora's default: the group that only its user is in.
         lambda lib: writable(lib.parent, 0o020),
-        # Debian's /usr/local.
-        lambda lib: writable(lib.parent, 0o2020, 50),
+        lambda lib: writable(lib.parent, 0o2020, NOBODYS),
         # Its own, in the home of root's; what is not there yet.
         lambda lib: lib.unlink(),
     ],
@@ -263,7 +270,8 @@ def test_an_untrusted_cache_is_left_for_the_users_own(
         assert cache_root() == cache_root() == home / "opsmith"
     assert [str(each.message) for each in warned] == [
         f"the cache {asked} is not used: everybody may write to {folder}; {home / 'opsmith'} is used in its "
-        f"place\n  remedy: {or_vouch(f'chmod go-w {folder}')}; or set OPSMITH_CACHE_DIR to a folder of your own"
+        f"place\n  remedy: {or_vouch(f'chmod go-w {folder}')}; or set OPSMITH_CACHE_DIR to a folder of your "
+        "own"
     ]
     # For the processes that this one starts, and for drivers.
     assert os.environ["OPSMITH_CACHE_DIR"] == str(home / "opsmith")

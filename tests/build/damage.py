@@ -1,7 +1,8 @@
-"""Damage to files: cut short by a full disk, altered by a bad one, emptied by a power cut, removed."""
+"""Damage to files: cut short by a full disk, altered by a bad one, emptied by a power cut, gone, or worse."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -24,4 +25,25 @@ def emptied(path: Path) -> None:
     path.write_bytes(b"")
 
 
-DAMAGE = pytest.mark.parametrize("damage", [cut, altered, emptied, Path.unlink])
+def piped(path: Path) -> None:
+    """Puts a pipe in its place, from which nothing ever comes."""
+    path.unlink()
+    os.mkfifo(path)
+
+
+def endless(path: Path) -> None:
+    """Puts a link in its place, to what never ends."""
+    path.unlink()
+    path.symlink_to("/dev/zero")
+
+
+def given_away(path: Path) -> None:
+    """Gives it to another user, who may write what it likes."""
+    os.chown(path, 4242, 4242)
+
+
+_AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to another user")
+DAMAGE = pytest.mark.parametrize(
+    "damage",
+    [cut, altered, emptied, Path.unlink, piped, endless, pytest.param(given_away, marks=_AS_ROOT)],
+)

@@ -23,14 +23,15 @@ from opsmith.build import toolchain
 from opsmith.build.backend import build_backend, find_built
 from opsmith.build.cpu_operators import BRIDGE
 from opsmith.build.driver_library import driver_library
-from opsmith.build.stored import is_sound, seal_of
+from opsmith.build.stored import is_sound, seal, seal_of
 from opsmith.cache_folder import cache_root, sealed, unsealed
 from opsmith.description.backend import PACKAGE
 from opsmith.doctor.requirements import diagnose
-from opsmith.errors import CacheUnusable, CompilerMissing, SettingInvalid
+from opsmith.errors import CacheUnusable, CompilerMissing, FileUntrusted, SettingInvalid
 from opsmith.executorch import runtime as executorch_runtime
 from opsmith.plan import kept_plans as plan_room
 from opsmith.plan import plan_backend
+from opsmith.trusted_files import check_trusted
 from refusal import refusal
 
 # As a process of another user, or in another namespace, has it.
@@ -41,6 +42,7 @@ from opsmith.build.backend import build_backend, find_built
 from opsmith.cache_folder import cache_root
 from opsmith.errors import OpsmithError
 from opsmith.plan import plan_backend
+from opsmith.trusted_files import check_trusted
 description, user = Path(sys.argv[1]), int(sys.argv[2])
 if user:
     find_built(description)  # what it imports may lie in a folder of root's own
@@ -57,6 +59,7 @@ except OpsmithError as error:
     print(f"{type(error).__name__}: {error}")
 """
 NOBODY = 65534
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to another user")
 
 
 @pytest.fixture(autouse=True)
@@ -331,6 +334,56 @@ def test_a_record_with_a_field_that_is_not_known_is_not_trusted(chip: FakeBuild)
     assert find_built(chip.description) is None
     assert chip.build()[0] == before
     assert chip.made() == []
+
+
+@pytest.mark.parametrize("place", ["../evil.so", "{}/evil.so"])
+def test_a_record_names_only_what_is_in_the_cache(place: str, chip: FakeBuild) -> None:
+    record = only(chip.cache / "backends", "*.json")
+    before = find_built(chip.description)
+    evil = chip.cache.parent / "evil.so"
+    shutil.copyfile(only(chip.cache, "libopsmith_chip_driver.so"), evil)
+    seal(evil, evil)
+    fields = json.loads(unsealed(record.read_bytes()))
+    fields["driver"] = place.format(evil.parent)
+    record.write_bytes(sealed(json.dumps(fields).encode()))
+    assert find_built(chip.description) is None
+    assert chip.build()[0] == before
+
+
+@as_root
+def test_a_library_that_a_description_names_is_another_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = fake_build(tmp_path, "{library: lib.so}")
+    library = fake.description.with_name("lib.so")
+    library.write_bytes(b"\x7fELF")
+    os.chown(library, NOBODY, NOBODY)
+    for name, value in fake.environment.items():
+        monkeypatch.setenv(name, value)
+    assert refusal(FileUntrusted, fake.build) == (
+        f"{fake.description}:2:1: {library} is not loaded: {library} belongs to nobody, not to root\n"
+        f"  remedy: if you trust what is there: chown root {library}; or let root name the folder in "
+        "/etc/opsmith/trusted-folders"
+    )
+    assert fake.made() == []
+
+
+@as_root
+def test_a_library_in_a_folder_that_others_may_write_is_not_taken(chip: FakeBuild) -> None:
+    """However right its seal is; the folder is not this build's to mend."""
+    library = only(chip.cache, "libopsmith_chip.so")
+    os.chown(library, NOBODY, NOBODY)
+    library.write_bytes(b"evil")
+    seal(library, library)
+    library.parent.chmod(0o777)
+    assert find_built(chip.description) is None
+    built, _ = chip.build()
+    assert built.library.read_bytes() != b"evil"
+    assert refusal(FileUntrusted, check_trusted, built.library) == (
+        f"{library} is not loaded: everybody may write to {library.parent}\n"
+        f"  remedy: if you trust what is there: chmod go-w {library.parent}; or let root name the folder in "
+        "/etc/opsmith/trusted-folders"
+    )
 
 
 # ---- no compiler -------------------------------------------------------------------------------
