@@ -15,7 +15,7 @@ from opsmith.build.backend import BuiltBackend, build_backend
 _COMPILER = """#!/bin/sh
 case "$*" in
   *--version*) echo "fake 1.0"; exit;;
-  *-fsyntax-only*) exit;;
+  *-fsyntax-only*|*-dumpmachine*) exit;;
 esac
 case " $* " in *" -c "*) sleep ${{FAKE_SECONDS:-0}}; echo object >> {log};; *) echo library >> {log};; esac
 while test $# -gt 0; do

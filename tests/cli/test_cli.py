@@ -111,7 +111,9 @@ def test_plan_of_a_faulty_description(describe: Describe) -> None:
 
 
 def test_explain() -> None:
-    explained = last_line(opsmith("explain", "add_.Tensor", "--backend", "sim", "--json"))
+    explained = last_line(
+        opsmith("explain", "add_.Tensor", "--backend", "sim", "--build", "--json")
+    )
     assert explained["schema"] == (
         "aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)"
     )
@@ -130,7 +132,7 @@ def test_explain() -> None:
 
 
 def test_explain_for_people() -> None:
-    output = opsmith("explain", "aten::relu_")
+    output = opsmith("explain", "aten::relu_", "--build")
     assert "aten::relu_(Tensor(a!) self) -> Tensor(a!)" in output
     assert "derived" in output and "portable/kernels.yaml:" in output
     assert "dispatch table" in output and "PrivateUse1" in output and "IPU" not in output

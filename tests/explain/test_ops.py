@@ -267,11 +267,11 @@ def test_the_commands() -> None:
         "1",
         "operator",
     ]
-    shown = as_json("ops", "show", "aten::add_.Tensor")
+    shown = as_json("ops", "show", "aten::add_.Tensor", "--build")
     assert shown["operator"] == listed["operators"][0]
     assert [stop["key"] for stop in shown["dispatch_path"]][-1] == "PrivateUse1"
     assert "tests" in shown
-    text = command("ops", "show", "add.out")
+    text = command("ops", "show", "add.out", "--build")
     assert (
         "optimized: opsmith::optimized::native::add_out" in text
         and "wins: a kernel for this" in text

@@ -73,7 +73,9 @@ def written(tmp_path_factory: pytest.TempPathFactory, results: Results) -> Writt
     before = folder / "before.json"
     fixed = with_verdict(results, replace(FAILS, status=Status.PASSED, message=""))
     before.write_bytes(msgspec.json.encode(fixed))
-    command("report", "-o", folder / "earlier.html", "--data", earlier, "--conform", before)
+    command(
+        "report", "--build", "-o", folder / "earlier.html", "--data", earlier, "--conform", before
+    )
     old = read_document(earlier)
     old = replace(
         old, operators=with_routes(old.operators, {"cumsum": "missing", "mm.out": "fallback"})
@@ -81,7 +83,17 @@ def written(tmp_path_factory: pytest.TempPathFactory, results: Results) -> Writt
     earlier.write_bytes(msgspec.json.encode(replace(old, torch="2.12.0", sizes={"library": 7})))
     page, data = folder / "report.html", folder / "report.json"
     done = command(
-        "report", "-o", page, "--data", data, "--conform", conform, "--against", earlier, "--json"
+        "report",
+        "--build",
+        "-o",
+        page,
+        "--data",
+        data,
+        "--conform",
+        conform,
+        "--against",
+        earlier,
+        "--json",
     )
     answer = json.loads(done.stdout.splitlines()[-1])
     return Written(page, data, earlier, results, answer, done.stderr)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.table import Table
+from rich.table import Table as Grid
 
 from opsmith.cli.compiled import explain_compiled
 from opsmith.cli.console import Json, out, print_json
-from opsmith.cli.opened import loaded_backend, opened_backend
-from opsmith.cli.options import Backend, given_backend
+from opsmith.cli.opened import loaded_backend, may_load, opened_backend
+from opsmith.cli.options import Backend, Build, Table, given_backend
 from opsmith.explain.chain import served_operator
 from opsmith.explain.explanation import RELEVANT_KEYS, Explanation
 from opsmith.explain.explanation import explain as explanation_of
@@ -34,9 +34,8 @@ def explain(
             metavar="PROGRAM", help="Run this program and explain how its graphs were compiled."
         ),
     ] = "",
-    table: Annotated[
-        bool, typer.Option(help="Load the backend and show the operator's dispatch table.")
-    ] = True,
+    table: Table = True,
+    build: Build = False,
     all_keys: Annotated[bool, typer.Option("--all-keys", help="Show every dispatch key.")] = False,
     json: Json = False,
 ) -> None:
@@ -49,18 +48,20 @@ def explain(
         explain_compiled(Program(compile, tuple(words)), given_backend(context, backend), json)
     if not operator or arguments:
         raise typer.BadParameter("name one operator, or a program after --compile")
-    planned = opened_backend(backend).plan
+    opened = opened_backend(backend)
+    planned = opened.plan
     planned.entry(operator)  # an unknown name fails before anything is built
-    if table:
+    loaded = table and may_load(opened, build)
+    if loaded:
         planned = loaded_backend(backend).plan
-    explanation = explanation_of(planned, operator, loaded=table)
+    explanation = explanation_of(planned, operator, loaded=loaded)
     if json:
         print_json(_as_json(explanation))
         return
     out.print(_facts(explanation, planned.backend))
     rows = [row for row in explanation.table if all_keys or row.key in RELEVANT_KEYS]
     if rows:
-        shown = Table(title="dispatch table", header_style="bold")
+        shown = Grid(title="dispatch table", header_style="bold")
         for column in ("key", "kernel", "registered as"):
             shown.add_column(column, overflow="fold")
         for row in rows:
@@ -92,9 +93,9 @@ def _as_json(explanation: Explanation) -> dict[str, object]:
     }
 
 
-def _facts(explanation: Explanation, backend: str) -> Table:
+def _facts(explanation: Explanation, backend: str) -> Grid:
     entry = explanation.entry
-    facts = Table.grid(padding=(0, 2))
+    facts = Grid.grid(padding=(0, 2))
     facts.add_column(style="bold", no_wrap=True)
     facts.add_column(overflow="fold")
     facts.add_row("operator", f"{qualified(entry.name)} on {backend}")

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from opsmith.cli.console import err, shown_progress
 from opsmith.plan import OpenedBackend
-from opsmith.runtime.as_package import how_loaded, left_out, load_as_package, open_as_loaded
+from opsmith.runtime.as_package import (
+    how_loaded,
+    left_out,
+    load_as_package,
+    open_as_loaded,
+    why_not_loaded,
+)
 from opsmith.runtime.loaded import LoadedBackend
 
 
@@ -25,6 +31,17 @@ def loaded_backend(name: str) -> LoadedBackend:
         loaded = load_as_package(name, progress=progress)
     say_loaded(how_loaded(loaded))
     return loaded
+
+
+def may_load(opened: OpenedBackend, build: bool) -> bool:
+    """Whether to load the backend for its dispatch tables; stderr is told why not.
+
+    Where ``build`` was not asked for, nothing is built, and nothing run that came with a description.
+    """
+    why = "" if build else why_not_loaded(opened.path)
+    if why:
+        say_loaded(f"no dispatch tables: {why}; --build builds and loads it")
+    return not why
 
 
 _said: set[str] = set()

@@ -9,12 +9,18 @@ from rich.markup import escape
 from rich.table import Table
 
 from opsmith.cli.console import Json, err, out, print_json
-from opsmith.cli.opened import loaded_backend, opened_backend
-from opsmith.cli.options import Backend
+from opsmith.cli.opened import loaded_backend, may_load, opened_backend
+from opsmith.cli.options import Backend, Build
 from opsmith.conformance.build_digest import digest_at_hand, staleness
 from opsmith.conformance.record import latest_results
 from opsmith.explain.explanation import dispatch_table
-from opsmith.explain.operators import OperatorFacts, OperatorFilter, dispatch_path, gather
+from opsmith.explain.operators import (
+    DispatchStop,
+    OperatorFacts,
+    OperatorFilter,
+    dispatch_path,
+    gather,
+)
 from opsmith.explain.verdicts import OperatorVerdicts, verdicts_of
 from opsmith.schema import qualified
 
@@ -84,14 +90,17 @@ def list_operators(
 def show(
     operator: Annotated[str, typer.Argument(help="With its overload, e.g. add.Tensor.")],
     backend: Backend = "",
+    build: Build = False,
     json: Json = False,
 ) -> None:
     """Show one operator in full: schema, group, kernels, and its path through the dispatcher."""
     opened = opened_backend(backend)
     name = opened.plan.entry(operator).name
     facts = next(facts for facts in gather(opened) if facts.name == name)
-    loaded_backend(backend)
-    stops = dispatch_path(dispatch_table(qualified(name)))
+    stops: tuple[DispatchStop, ...] = ()
+    if may_load(opened, build):
+        loaded_backend(backend)
+        stops = dispatch_path(dispatch_table(qualified(name)))
     results = latest_results(opened.path)
     if results and (stale := staleness(results, digest_at_hand(opened.path))):
         err.print(f"the latest results are stale: {stale}", soft_wrap=True, markup=False)

@@ -68,6 +68,17 @@ NamedBackend = Annotated[
     str, typer.Option("--backend", metavar="NAME|FILE", is_eager=True, hidden=True)
 ]
 
+# Of commands that say more of a backend that is loaded.
+Table = Annotated[
+    bool, typer.Option(help="Show dispatch tables, for which a backend that is built is loaded.")
+]
+Build = Annotated[
+    bool,
+    typer.Option(
+        "--build", help="Build and load the backend for that, which runs what its description says."
+    ),
+]
+
 # Of commands that run a program.
 ProgramName = Annotated[str, typer.Argument(help="A Python file, or a module with -m.")]
 Arguments = Annotated[list[str] | None, typer.Argument(help="The program's own.")]
@@ -83,9 +94,6 @@ Coverage = Annotated[Path | None, typer.Option(help="What `opsmith coverage -o` 
 Bench = Annotated[Path | None, typer.Option(help="What `opsmith bench -o` wrote.")]
 Against = Annotated[
     Path | None, typer.Option(help="An earlier report, or its --data: shows what changed since.")
-]
-Table = Annotated[
-    bool, typer.Option(help="Show dispatch tables, for which the backend is built and loaded once.")
 ]
 SourceLink = Annotated[
     str,

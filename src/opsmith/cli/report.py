@@ -37,6 +37,7 @@ def report(
     ] = None,
     source_link: options.SourceLink = options.LOCAL_FILE,
     table: options.Table = True,
+    build: options.Build = False,
     open_page: Annotated[
         bool, typer.Option("--open", help="Open the page in this machine's browser.")
     ] = False,
@@ -52,6 +53,7 @@ def report(
             Inputs(conform, coverage, bench, against),
             source_link=source_link,
             tables=table,
+            build=build,
             progress=progress,
         )
     page = render(document).encode()

@@ -22,7 +22,7 @@ from opsmith.report.operator_columns import Inspected, inspect_backend
 from opsmith.report.report_data import ReportData, read_document
 from opsmith.report.trend import trend
 from opsmith.report.verdict_columns import in_columns
-from opsmith.runtime.as_package import left_out
+from opsmith.runtime.as_package import left_out, why_not_loaded
 from opsmith.schema import torch_version
 
 
@@ -45,9 +45,10 @@ def gathered(
     *,
     source_link: str = "",
     tables: bool = True,
+    build: bool = False,
     progress: OnProgress | None = None,
 ) -> ReportData:
-    """The report of ``backend``, with the dispatch tables where ``tables``.
+    """The report of ``backend``, with the dispatch tables where ``tables``, and it is built or to ``build``.
 
     Reads all of ``inputs`` first, so that what is wrong with one is known before anything is built.  Raises
     :class:`~opsmith.errors.OpsmithError`.
@@ -58,12 +59,18 @@ def gathered(
     description = find_backend(backend)
     path = inputs.conform or latest_path(description)
     results = read_results(path) if inputs.conform or path.exists() else None
+    without_tables = why_not_loaded(description) if tables and not build else ""
+    tables = tables and not without_tables
     inspected = inspect_backend(backend, tables=tables, progress=progress)
-    build = digest_at_hand(description)
+    digest = digest_at_hand(description)
     warnings = [*_warnings(inspected.plan.backend, inputs, path, results, program, earlier)]
+    if without_tables:
+        warnings.append(
+            f"this report is without dispatch tables: {without_tables}; --build builds and loads it"
+        )
     if note := left_out(description):
         warnings.append(f"this report is {note}")
-    if results is not None and (stale := staleness(results, build)):
+    if results is not None and (stale := staleness(results, digest)):
         warnings.append(f"the conformance results in {path} are stale, and left out: {stale}")
         results = None
     document = ReportData(
@@ -81,7 +88,7 @@ def gathered(
         conformance=in_columns(results, str(path), inspected.plan) if results else None,
         program=program,
         benchmarks=benchmarks,
-        build=build,
+        build=digest,
         loaded=inspected.loaded,
     )
     if earlier is None:

@@ -60,6 +60,25 @@ def open_as_loaded(
     return loaded.opened, loaded
 
 
+def why_not_loaded(description: Path) -> str:
+    """Why a command that is to build nothing does not load the backend; empty where it does.
+
+    What a stranger has described, or sent ready built, runs only where that is asked for.
+    """
+    from opsmith.build.backend import find_built  # torch's package alone is enough for the rest
+
+    built = find_built(description)
+    if built is None:
+        return "it is not built"
+    if package_of_description(description):
+        return ""
+    if built.package:
+        return "its libraries came with it, and no installed package brings it"
+    if built.python_driver or built.calls_python:
+        return "it runs Python that is beside it, and no installed package brings it"
+    return ""
+
+
 def how_loaded(loaded: LoadedBackend) -> str:
     """The line on how ``loaded`` came, and which operators have kernels in Python.
 
