@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -143,6 +144,54 @@ def test_explain_an_unknown_operator() -> None:
         f"error: torch {torch_version()} has no operator `add_.Tensr` (did you mean add_.Tensor, "
         "add_.Scalar?)\n  remedy: `opsmith plan sim` lists every operator\n"
     )
+
+
+@pytest.mark.parametrize("command", ["plan", "plan --json", "--help"])
+def test_output_that_cannot_be_written(command: str) -> None:
+    """Large and small ones: the latter are written when the process ends."""
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "opsmith", *command.split()],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert (done.returncode, done.stderr) == (
+        1,
+        "error: standard output cannot be written: No space left on device\n"
+        "  remedy: send it to a file on a disk with room\n",
+    )
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "report --against {}",
+        "report --conform {}",
+        "report --coverage {}",
+        "report --bench {}",
+        "import {}",
+        "plan --backend {}",
+        "executorch select {}",
+        "executorch check {}",
+        "executorch check program.pte --library {}",
+        "fallbacks --allow {} program.py",
+    ],
+)
+@pytest.mark.parametrize(
+    ("made", "why"),
+    [
+        (os.mkfifo, "it is a pipe, not a file"),
+        (lambda path: path.symlink_to("/dev/zero"), "it is a device, not a file"),
+    ],
+    ids=["pipe", "endless"],
+)
+def test_what_is_no_file_is_not_read(
+    command: str, made: Callable[[Path], None], why: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "given.yaml"
+    made(path)
+    assert f"{why}\n  remedy: " in opsmith(*command.format(path).split(), status=1)
 
 
 def test_build() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +17,7 @@ from rich.markup import escape
 from rich.segment import Segment
 
 from opsmith.build.progress import OnProgress
-from opsmith.errors import OpsmithError
+from opsmith.errors import OpsmithError, OutputRejected
 from opsmith.output_files import write_output
 
 # Control characters, which a terminal obeys, in a text of a file or an error, and how they are shown.
@@ -67,6 +69,30 @@ def fail(error: OpsmithError, *, status: int = 1) -> NoReturn:
     if error.remedy:
         err.print(f"  [bold green]remedy[/]: {escape(error.remedy)}", soft_wrap=True)
     raise typer.Exit(status)
+
+
+# A write fails so, and names no file; all others of opsmith's are caught where they are made.
+_UNWRITTEN = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+
+
+@contextmanager
+def written_output() -> Iterator[None]:
+    """Writes all of standard output at the end.  Raises :class:`OutputRejected` where that cannot be."""
+    try:
+        try:
+            yield
+        finally:
+            if sys.stdout is not None:  # a process may begin without
+                sys.stdout.flush()
+    except OSError as error:
+        if error.errno not in _UNWRITTEN or error.filename is not None:
+            raise
+        # Or Python tries once more when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise OutputRejected(
+            f"standard output cannot be written: {error.strerror}",
+            remedy="send it to a file on a disk with room",
+        ) from None
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from opsmith.cli.console import err, fail, out
+from opsmith.cli.console import err, fail, out, written_output
 from opsmith.cli.deferred import Listed, group_of
 from opsmith.errors import OpsmithError
 from opsmith.runtime.torch_import import explained_torch_import
@@ -153,7 +153,7 @@ def _options(
 def main() -> None:
     """The console script."""
     try:
-        with explained_torch_import():
+        with explained_torch_import(), written_output():
             app()
     except OpsmithError as error:
         try:
