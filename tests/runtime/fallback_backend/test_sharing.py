@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import multiprocessing
 import os
 import pickle
+import resource
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
@@ -462,3 +467,99 @@ def test_a_data_loader_has_its_workers_make_tensors_of_the_device() -> None:
     assert {batch.device.type for batch in batches} == {"sim"}
     del batches
     assert allocated() == before
+
+
+# ---- strangers, and a process that has no descriptors left
+
+# Says what comes of a connection that asks to be heard, or listens; `user` is whose process it is.
+ANOTHER = """
+import os, socket, struct, sys
+address, user, listens = b"\\0" + sys.argv[1].encode(), int(sys.argv[2]), sys.argv[3] == "listen"
+if user:
+    os.setuid(user)
+made = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+if listens:
+    made.bind(address)
+    made.listen()
+print("ready", flush=True)
+sys.stdin.readline()
+if not listens:
+    made.connect(address)
+    print("connected", flush=True)
+    try:
+        made.send(struct.pack("=I4xQ", 5, 0))  # kFlush
+        print("answered" if made.recv(4096) else "closed", flush=True)
+    except ConnectionError:
+        print("closed", flush=True)
+"""
+STRANGER = 65534
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root runs a process as another user")
+
+
+@contextlib.contextmanager
+def another(address: str, user: int, does: str) -> Iterator[subprocess.Popen[str]]:
+    """A process without opsmith, which waits for a line before it connects."""
+    command = [sys.executable, "-ISc", ANOTHER, address, str(user), does]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+    ) as process:
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        yield process
+        process.kill()
+
+
+def goes_on(process: subprocess.Popen[str]) -> str:
+    """The process's next line, once it has been told to connect."""
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.write("\n")
+    return process.stdout.readline().strip()
+
+
+@as_root
+def test_a_stranger_at_the_address_of_a_process_that_has_ended_is_not_believed() -> None:
+    with another("opsmith-1-0", STRANGER, "listen"):
+        assert refusal(RuntimeError, torch.ops.opsmith.receive_storage, "opsmith-1-0", 1) == (
+            "memory that process 1 has shared is gone: the process has ended (Connection refused)\n"
+            "  remedy: let the process that sends a tensor live until it is received"
+        )
+
+
+@pytest.fixture
+def listening() -> Iterator[str]:
+    """Where this process listens, for as long as something is shared."""
+    storage = torch.ones(3, device="sim").untyped_storage()
+    name, memory = torch.ops.opsmith.send_storage(storage)
+    yield name
+    torch.ops.opsmith.receive_storage(name, memory)
+
+
+@pytest.mark.parametrize(
+    ("user", "answer"),
+    [pytest.param(STRANGER, "closed", marks=as_root), (0, "answered")],
+    ids=["a stranger", "this user"],
+)
+def test_only_this_users_processes_are_answered(listening: str, user: int, answer: str) -> None:
+    with another(listening, user, "connect") as process:
+        assert goes_on(process) == "connected"
+        assert process.stdout is not None and process.stdout.readline().strip() == answer
+
+
+def test_without_descriptors_others_wait_and_nothing_spins(listening: str) -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    held: list[int] = []
+    with another(listening, 0, "connect") as process:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (256, before[1]))
+            with contextlib.suppress(OSError):
+                while True:
+                    held.append(os.open(os.devnull, os.O_RDONLY))
+            assert goes_on(process) == "connected"
+            began = time.process_time()
+            time.sleep(1)
+            # It was the whole second.
+            assert time.process_time() - began < 0.5
+        finally:
+            for number in held:
+                os.close(number)
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        assert process.stdout is not None and process.stdout.readline() == "answered\n"

@@ -28,6 +28,8 @@ namespace opsmith {
 
 namespace {
 
+constexpr int kMillisecondsBetweenTries = 100;
+
 MemoryPlace place_in_driver(const c10::Storage& storage) {
   const std::optional<MemoryPlace> place = place_of(storage.data_ptr());
   TORCH_CHECK(place.has_value(), "memory of ", storage.device(),
@@ -155,14 +157,17 @@ class Exports {
   // ---- the thread ----
 
   void serve() {
-    for (;;) {
-      std::vector<pollfd> watched{{wake_.number(), POLLIN, 0}, {listener_.number(), POLLIN, 0}};
+    for (bool is_short = false;;) {
+      std::vector<pollfd> watched{{wake_.number(), POLLIN, 0},
+                                  {listener_.number(), static_cast<short>(is_short ? 0 : POLLIN), 0}};
       for (const auto& connection : connections_) {
         watched.push_back({connection->socket.number(), POLLIN, 0});
       }
-      if (poll(watched.data(), watched.size(), -1) < 0) {
+      // Who waits to be accepted would wake it at once, again and again.
+      if (poll(watched.data(), watched.size(), is_short ? kMillisecondsBetweenTries : -1) < 0) {
         continue;  // a signal of a debugger's
       }
+      is_short = false;
       if (watched[0].revents != 0) {
         return;
       }
@@ -173,7 +178,7 @@ class Exports {
         }
       }
       if (watched[1].revents != 0) {
-        if (Descriptor accepted = accept_from(listener_); accepted.is_open()) {
+        if (Descriptor accepted = accept_from(listener_, is_short); accepted.is_open()) {
           connections_.push_back(std::make_unique<Connection>(Connection{std::move(accepted)}));
         }
       }

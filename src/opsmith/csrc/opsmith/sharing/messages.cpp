@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstring>
 #include <system_error>
+#include <utility>
 
 namespace opsmith {
 
@@ -45,6 +46,13 @@ struct Name {
   sockaddr_un name{.sun_family = AF_UNIX, .sun_path = {}};
   socklen_t size = 0;
 };
+
+bool is_of_this_user(const Descriptor& socket) {
+  ucred peer{};
+  socklen_t size = sizeof(peer);
+  return getsockopt(socket.number(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
+         (peer.uid == geteuid() || peer.uid == 0);
+}
 
 union FileBuffer {
   char bytes[CMSG_SPACE(sizeof(int))];
@@ -90,18 +98,18 @@ Descriptor connect_to(const std::string& address) {
   if (connect(made.number(), name.get(), name.size) != 0) {
     throw_errno("connect");
   }
+  if (!is_of_this_user(made)) {
+    // The process that listened has ended, and a stranger has taken its address.
+    errno = ECONNREFUSED;
+    throw_errno("connect");
+  }
   return made;
 }
 
-Descriptor accept_from(const Descriptor& listener) {
+Descriptor accept_from(const Descriptor& listener, bool& is_short) {
   Descriptor made(accept4(listener.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  ucred peer{};
-  socklen_t size = sizeof(peer);
-  if (made.is_open() && (getsockopt(made.number(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 ||
-                         (peer.uid != geteuid() && peer.uid != 0))) {
-    return {};
-  }
-  return made;
+  is_short = !made.is_open() && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM);
+  return made.is_open() && is_of_this_user(made) ? std::move(made) : Descriptor();
 }
 
 bool send_message(const Descriptor& to, const void* message, size_t bytes, Wait wait, int file) noexcept {

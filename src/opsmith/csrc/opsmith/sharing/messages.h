@@ -44,12 +44,13 @@ struct Reply {
 std::string new_address();
 int process_of(const std::string& address);
 
-// Throw std::system_error.
+// Throw std::system_error; connect_to() also where another user's process listens.
 Descriptor listen_at(const std::string& address);
 Descriptor connect_to(const std::string& address);
 
-// The next process that connects, unless there is none, or it is another user's.
-Descriptor accept_from(const Descriptor& listener);
+// The next process that connects, unless there is none, or it is another user's. `is_short`: one waits, and
+// this process has too many descriptors open to accept it.
+Descriptor accept_from(const Descriptor& listener, bool& is_short);
 
 enum class Wait : uint8_t { kNo, kYes };
 
