@@ -839,3 +839,13 @@ def test_what_a_source_includes_is_no_reason_to_keep_a_library_once_edited(
     assert backend_room.find_built(path) is None
     backend_room.build_backend(path)
     assert len(built) == 2
+
+
+def test_what_is_no_source_by_its_name(compiler: Compiler, cache: Path, tmp_path: Path) -> None:
+    notes = written(tmp_path / "notes.txt", "to do\n")
+    text = refusal(CompilationFailed, built, library_of(notes), compiler, cache)
+    assert str(notes) in text
+    assert (
+        "opsmith: nothing was made of it; the name of a source ends in .c, .cc, .cpp or .cxx\n"
+        in text
+    )

@@ -20,6 +20,9 @@ from pathlib import Path
 UNWRITTEN = "opsmith: the store cannot be written: "
 """How the line begins with which a step says why its file cannot be kept."""
 
+_NOTHING_MADE = (
+    "opsmith: nothing was made of it; the name of a source ends in .c, .cc, .cpp or .cxx"
+)
 _SEAL = ".sha256"
 _LOCKS = "locks"  # one byte of this file for each file of the store
 _PR_SET_PDEATHSIG = 1
@@ -71,8 +74,10 @@ def make(path: Path, cache: Path, partial: Path, command: list[str]) -> int:
         if is_sound(path):
             return 0
         status = _status_of(command)
+        if status == 0 and not partial.exists():
+            print(_NOTHING_MADE, file=sys.stderr)
+            return 1
         if status == 0:
-            path.parent.mkdir(parents=True, exist_ok=True)
             seal(path, partial)
             os.replace(partial, path)
         else:
