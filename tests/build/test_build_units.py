@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,23 @@ def test_a_source_of_any_name(name: str, tmp_path: Path, compiler: Compiler, cac
     assert ctypes.CDLL(str(path)).answer() == 42
     shown = "".join(each if each.isprintable() else "?" for each in source.name)
     assert steps == [f"[1/2] compiling {shown}", "[2/2] linking libtest.so"]
+
+
+def test_an_option_of_any_text(tmp_path: Path, compiler: Compiler, cache: Path) -> None:
+    """No shell reads it."""
+    text = (
+        f"$(touch {tmp_path}/ran) `touch {tmp_path}/ran`; touch {tmp_path}/ran & 'two  words' $HOME"
+    )
+    source = written(
+        tmp_path / "text.cpp",
+        'extern "C" __attribute__((visibility("default"))) const char* text() { return TEXT; }\n',
+    )
+    units = own_units([source], [f'-DTEXT="{text}"'])
+    path, _ = built(replace(library_of(), units=units), compiler, cache)
+    library = ctypes.CDLL(str(path))
+    library.text.restype = ctypes.c_char_p
+    assert library.text() == text.encode()
+    assert not (tmp_path / "ran").exists()
 
 
 @named
