@@ -126,7 +126,7 @@ class Fault:
 
 def fault_of(path: Path) -> Fault | None:
     """Why ``path``, a file or a folder, is not trusted; None where it is, and where nothing is there."""
-    return _fault_on_the_way(os.path.join(os.getcwd(), path), os.geteuid())
+    return _fault_on_the_way(str(path.absolute()), os.geteuid())
 
 
 # The folders that this process has found sound, with the user as whom: each is asked for once.
