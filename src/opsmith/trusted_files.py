@@ -104,6 +104,7 @@ def open_library(path: Path | str, mode: int | None = None) -> ctypes.CDLL:
     import ctypes
 
     check_trusted(Path(path))
+    check_named_libraries()  # it may open them in turn
     return ctypes.CDLL(str(path), ctypes.DEFAULT_MODE if mode is None else mode)
 
 
