@@ -178,6 +178,13 @@ def test_emission_is_deterministic(emitted: Callable[..., dict[str, str]]) -> No
     assert emitted(kernels=KERNELS) == emitted(kernels=KERNELS)
 
 
+def test_places_of_autocast_rules_are_in_no_digest(emitted: Callable[..., dict[str, str]]) -> None:
+    driver = "{sources: [driver.c]}\nautocast: {float32: [dot]}"
+    text = emitted(driver=driver)["RegisterChipAutocast.cpp"]
+    places = [line.strip() for line in text.splitlines() if "backend.yaml:3:22" in line]
+    assert places == ["// backend.yaml:3:22"]  # a digest leaves out lines of comments
+
+
 def test_another_kernel_changes_one_shard_only(emitted: Callable[..., dict[str, str]]) -> None:
     names = "abs ceil cos exp floor log neg round sin sqrt tan tanh trunc sigmoid rsqrt exp2 expm1 erf erfc "
     names += "asin atan sinh cosh frac log2 log10 log1p reciprocal sgn"

@@ -35,5 +35,5 @@ def autocast_file(plan: Plan) -> str:
 
 def _rule(rule: AutocastRule) -> str:
     precision = "kFloat32Result" if rule.sets_dtype else _PRECISIONS[rule.precision]
-    comment = f"  // {rule.location}"
-    return f"{{{quoted(rule.operator)}, opsmith::Precision::{precision}}},{comment}"
+    # On a line of its own, where no digest sees it.
+    return f"// {rule.location}\n{{{quoted(rule.operator)}, opsmith::Precision::{precision}}},"
