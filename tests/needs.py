@@ -102,6 +102,12 @@ NEEDS = {
         "kernels of Triton's, in its interpreter",
         from_pypi=True,
     ),
+    "tvm-ffi": Need(
+        lambda: importlib.util.find_spec("tvm_ffi") is not None,
+        "apache-tvm-ffi",
+        "kernels by tvm-ffi's C ABI",
+        from_pypi=True,
+    ),
 }
 
 

@@ -31,18 +31,18 @@ NIGHTLY = frozenset(
 """Pages that compile for half a minute and longer, and tell of what other tests of the default run guard."""
 
 NEEDS = {
-    **dict.fromkeys(("python", "fallback", "ten-minutes", "wrong-values"), "Python.h"),
-    "compilers": "Triton",
-    "math-library": "oneDNN",
+    **dict.fromkeys(("python", "fallback", "ten-minutes", "wrong-values"), ("Python.h",)),
+    "compilers": ("Triton", "tvm-ffi"),
+    "math-library": ("oneDNN",),
 }
-"""The requirement of a page that does something only where it is there: see ``needs.py``."""
+"""The requirements of a page that does something only where they are there: see ``needs.py``."""
 
 _CODE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)  # a C++ lambda looks like a link
 _LINK = re.compile(r"\]\((?P<target>[^)#:]*)(?:#(?P<heading>[^)]*))?\)")
 
 
 def _with_marks(page: Path) -> ParameterSet:
-    marks = [pytest.mark.needs(NEEDS[page.stem])] if page.stem in NEEDS else []
+    marks = [pytest.mark.needs(*NEEDS[page.stem])] if page.stem in NEEDS else []
     if page.stem in NIGHTLY:
         marks.append(pytest.mark.nightly)
     return pytest.param(page, id=page.stem, marks=marks)

@@ -264,6 +264,19 @@ def test_programs_that_sources_include_are_sources(tmp_path: Path) -> None:
     assert "mychip/programs.cl" not in files.copied
 
 
+def test_a_library_of_tvm_ffi_is_carried_as_it_is(tmp_path: Path) -> None:
+    description = write_project(tmp_path)
+    manifest, library = (description.with_name(f"vectors.{end}") for end in ("yaml", "so"))
+    library.touch()
+    manifest.write_text("library: vectors\nabi: tvm_ffi\nmodule: vectors.so\nkernels: []\n")
+    text = description.read_text().replace("[kernels.yaml]", "[kernels.yaml, vectors.yaml]")
+    description.write_text(text)
+    backend = read_backend(description, None)
+    files = described_files(backend, project_of(backend), with_sources=False)
+    assert files.copied["mychip/vectors.so"] == library
+    assert "mychip/vectors.yaml" in files.copied
+
+
 # ---- what it does where it is installed
 
 

@@ -50,6 +50,7 @@ from opsmith.description.model import (
     Triton,
     TritonForm,
     TritonLaunch,
+    TvmFunction,
     Unserved,
 )
 from opsmith.description.old_names import warn_of_old_name, with_new_name
@@ -105,6 +106,7 @@ __all__ = [
     "Triton",
     "TritonForm",
     "TritonLaunch",
+    "TvmFunction",
     "Unserved",
     "check_callable",
     "check_device_name",

@@ -2,12 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from opsmith.description.document import Document
 from opsmith.description.dtypes import expand_dtypes
-from opsmith.description.model import Kernel
+from opsmith.description.model import Kernel, Unserved
+from opsmith.description.other_releases import left_out
 from opsmith.errors import KernelDuplicate, KernelRejected
+from opsmith.schema import Catalogue
+
+
+def kernels_of_entries(
+    document: Document, catalogue: Catalogue | None, kernel_of: Callable[[int], Kernel]
+) -> tuple[tuple[Kernel, ...], tuple[Unserved, ...]]:
+    """The kernels of a manifest each of whose entries is one, and the entries that are left out.
+
+    ``kernel_of`` reads the entry with a number.  Raises :class:`KernelDuplicate`.
+    """
+    kernels: dict[str, Kernel] = {}
+    unserved = []
+    for index in range(len(document.data["kernels"])):
+        if other := left_out(document, catalogue, "kernels", index):
+            unserved.append(other)
+            continue
+        add_unique(kernel_of(index), kernels)
+    return tuple(kernels.values()), tuple(unserved)
+
+
+def is_shaped_by_pytorch(operator: str, catalogue: Catalogue | None) -> bool:
+    """Whether PyTorch's meta function shapes ``out`` before a kernel of ``operator`` is called."""
+    group = catalogue.group_of.get(operator) if catalogue is not None else None
+    return group is not None and group.structured and group.out == operator
 
 
 def declared_dtypes(

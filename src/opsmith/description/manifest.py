@@ -48,6 +48,7 @@ from opsmith.description.other_releases import left_out
 from opsmith.description.paths import directories_of, files_of
 from opsmith.description.stubs import check_stub
 from opsmith.description.triton_kernels import read_triton_manifest
+from opsmith.description.tvm_ffi_kernels import read_tvm_ffi_manifest
 from opsmith.errors import KernelDuplicate, KernelRejected, Location, SyntaxInvalid
 from opsmith.schema import Catalogue, Declaration
 
@@ -84,7 +85,7 @@ class _FusedKernel(msgspec.Struct, forbid_unknown_fields=True):
 class _Manifest(msgspec.Struct, forbid_unknown_fields=True):
     library: str
     kernels: list[_Kernel]
-    abi: Literal["aten", "executorch", "triton"] = "aten"
+    abi: Literal["aten", "executorch", "triton", "tvm_ffi"] = "aten"
     execution: Literal["device", "host"] = "device"
     device_guard: bool = True
     symint: bool = False
@@ -125,6 +126,8 @@ def read_manifest(document: Document, catalogue: Catalogue | None) -> Library:
         return _read_executorch_manifest(document, catalogue)
     if document.data.get("abi") == Abi.TRITON.value:
         return read_triton_manifest(document, catalogue)
+    if document.data.get("abi") == Abi.TVM_FFI.value:
+        return read_tvm_ffi_manifest(document, catalogue)
     raw = document.convert(_Manifest)
     check_library_name(raw.library, document.locate("library"))
     obstacle = obstacle_in_cpp(raw.class_name) if raw.class_name else None

@@ -25,11 +25,13 @@ class Abi(Enum):
     """A Python callable."""
     TRITON = "triton"
     """A function of Triton's in a Python module, or one that launches such functions."""
+    TVM_FFI = "tvm_ffi"
+    """A function of tvm-ffi's C ABI on DLPack's Tensors, of a shared library or made in Python."""
 
     @property
     def is_python(self) -> bool:
         """Whether its kernels are called in Python, and registered when the device is loaded."""
-        return self in (Abi.PYTHON, Abi.TRITON)
+        return self in (Abi.PYTHON, Abi.TRITON, Abi.TVM_FFI)
 
 
 class Execution(Enum):
@@ -210,6 +212,20 @@ class TritonLaunch:
 
 
 @dataclass(frozen=True)
+class TvmFunction:
+    """The function ``name`` of tvm-ffi's in ``module``: a shared library, a file or a module of Python.
+
+    Without a module it is one of the registry's.  ``arguments`` are those of the operator that it is given,
+    in its order; empty: all.  ``device_type`` is DLPack's, of a device's Tensors.
+    """
+
+    module: str
+    name: str
+    arguments: tuple[str, ...] = ()
+    device_type: str = "ext_dev"
+
+
+@dataclass(frozen=True)
 class Kernel:
     """One implementation of one operator.
 
@@ -237,13 +253,13 @@ class Kernel:
     ``class_name``, where given, is the C++ class of which the functions are static members, as torchgen
     has it; their symbols begin with it.  ``arg_meta`` holds the arguments' dtypes and dim orders of an
     ExecuTorch kernel, and is empty for one that takes all that no other takes; ``dim_order`` says which
-    layouts it takes then.
+    layouts it takes then, and which a function of tvm-ffi's takes.
 
     ``through`` is not empty where the kernel is PyTorch's own and these do its work; ``symbol`` is then
     a function of libtorch or, where ``structured``, a class.
 
     ``attention`` is what a kernel for scaled dot-product attention says of the calls that it takes.
-    ``launch`` is given for kernels of Triton's.
+    ``launch`` is given for kernels of Triton's, ``function`` for those of tvm-ffi's.
     """
 
     operator: str
@@ -273,6 +289,13 @@ class Kernel:
     on_devices: bool = True
     device_dtypes: tuple[tuple[str, tuple[str, ...]], ...] = ()
     launch: TritonLaunch | None = None
+    function: TvmFunction | None = None
+
+    @property
+    def resizes_out(self) -> bool:
+        """Whether it can give ``out`` another shape; not a function that has no more than its memory."""
+        on_pointers = self.launch is not None and self.launch.form is TritonForm.FUNCTION
+        return not (on_pointers or self.function is not None)
 
 
 @dataclass(frozen=True)
@@ -367,8 +390,8 @@ class Library:
     are sources that are compiled once for each instruction set; ``meta_sources``, of a library whose
     kernels know nothing of PyTorch, define the functions that its ``metas`` name.
     ``external_namespaces`` are those of operators that it implements and others define.
-    ``on_devices`` is whether devices have its kernels too, beside ExecuTorch.  ``modules`` are the files of
-    Python that kernels are called in.
+    ``on_devices`` is whether devices have its kernels too, beside ExecuTorch.  ``modules`` are the files that
+    kernels called in Python lie in.
     """
 
     name: str

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from opsmith.description.document import Document, Step
-from opsmith.errors import FileMissing
+from opsmith.errors import FileMissing, Location
 
 
 def files_of(
@@ -42,6 +42,18 @@ def _matches(root: Path, pattern: str) -> list[Path]:
     except (ValueError, OSError):
         return []
     return [path for path in found if is_file(path)]
+
+
+def named_file(name: str, folder: Path, location: Location | None) -> Path:
+    """The file ``name``, relative to ``folder``.  Raises :class:`FileMissing`, at ``location``."""
+    path = folder / name
+    if not is_file(path):
+        raise FileMissing(
+            f"there is no file {path}",
+            location=location,
+            remedy="paths are relative to the YAML file that names them" if location else "",
+        )
+    return path.resolve()
 
 
 def is_file(path: Path) -> bool:

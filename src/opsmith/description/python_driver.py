@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 from opsmith.description.model import Driver, PythonDriver
-from opsmith.description.paths import is_file
-from opsmith.errors import FileMissing, Location, SyntaxInvalid
+from opsmith.description.paths import named_file
+from opsmith.errors import Location, SyntaxInvalid
 
 # The adapter between opsmith and the class: a table whose entries call Python.
 _SOURCE = Path(__file__).resolve().parent.parent / "drivers" / "python" / "driver.cpp"
@@ -30,7 +30,7 @@ def python_driver(text: str, folder: Path, location: Location | None = None) -> 
         )
     if not is_path:
         return PythonDriver(source, name)
-    return PythonDriver(_file(source, folder, location), name)
+    return PythonDriver(named_file(source, folder, location), name)
 
 
 def python_source(text: str, folder: Path, location: Location | None = None) -> Path | str:
@@ -39,7 +39,7 @@ def python_source(text: str, folder: Path, location: Location | None = None) -> 
     Raises :class:`SyntaxInvalid` or :class:`FileMissing`, at ``location``.
     """
     if text.endswith(".py"):
-        return _file(text, folder, location)
+        return named_file(text, folder, location)
     if not _MODULE.fullmatch(text):
         raise SyntaxInvalid(
             f"`{text}` names no module of Python",
@@ -47,17 +47,6 @@ def python_source(text: str, folder: Path, location: Location | None = None) -> 
             remedy="write a file (kernels.py), or a module that can be imported (mychip.kernels)",
         )
     return text
-
-
-def _file(name: str, folder: Path, location: Location | None) -> Path:
-    path = folder / name
-    if not is_file(path):
-        raise FileMissing(
-            f"there is no file {path}",
-            location=location,
-            remedy="paths are relative to the YAML file that names them" if location else "",
-        )
-    return path.resolve()
 
 
 def python_driver_of(named: PythonDriver, location: Location, host_window: bool) -> Driver:

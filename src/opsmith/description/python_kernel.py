@@ -28,10 +28,16 @@ Dtypes: TypeAlias = "Iterable[Any] | Mapping[str, Iterable[Any]]"
 
 @dataclass(frozen=True)
 class Parameters:
-    """The arguments with which a kernel is called: by position, and by name."""
+    """The arguments of a kernel's call: by position, and by name, the last of which are ``outs``."""
 
     positional: tuple[str, ...]
     keywords: tuple[str, ...]
+    outs: tuple[str, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All of them, in the schema's order."""
+        return (*self.positional, *self.keywords)
 
     def __str__(self) -> str:
         star = ("*",) if self.keywords else ()
@@ -43,10 +49,11 @@ def parameters_of(schema: str) -> Parameters:
     from opsmith.torch_names import FunctionSchema
 
     arguments = FunctionSchema.parse(schema).arguments
-    keywords = (*arguments.flat_kwarg_only, *arguments.out)
+    outs = tuple(argument.name for argument in arguments.out)
     return Parameters(
         tuple(argument.name for argument in arguments.flat_positional),
-        tuple(argument.name for argument in keywords),
+        (*(argument.name for argument in arguments.flat_kwarg_only), *outs),
+        outs,
     )
 
 

@@ -13,7 +13,11 @@ from typing import Literal
 import msgspec
 
 from opsmith.description.document import Document, Step
-from opsmith.description.entries import add_unique, declared_dtypes
+from opsmith.description.entries import (
+    declared_dtypes,
+    is_shaped_by_pytorch,
+    kernels_of_entries,
+)
 from opsmith.description.launch_expressions import obstacle_in_expression
 from opsmith.description.model import (
     Abi,
@@ -24,7 +28,6 @@ from opsmith.description.model import (
     TritonLaunch,
 )
 from opsmith.description.names import check_library_name, operator_name
-from opsmith.description.other_releases import left_out
 from opsmith.description.python_driver import python_source
 from opsmith.errors import KernelRejected, SyntaxInvalid
 from opsmith.schema import Catalogue, Operator, Variant
@@ -61,19 +64,15 @@ def read_triton_manifest(document: Document, catalogue: Catalogue | None) -> Lib
     raw = document.convert(_Manifest)
     check_library_name(raw.library, document.locate("library"))
     module = python_source(raw.module, document.path.parent, document.locate("module"))
-    kernels: dict[str, Kernel] = {}
-    unserved = []
-    for index, entry in enumerate(raw.kernels):
-        if other := left_out(document, catalogue, "kernels", index):
-            unserved.append(other)
-            continue
-        add_unique(_kernel(document, index, entry, raw, module, catalogue), kernels)
+    kernels, unserved = kernels_of_entries(
+        document, catalogue, lambda index: _kernel(document, index, raw, module, catalogue)
+    )
     return Library(
         name=raw.library,
         location=document.locate("library"),
         abi=Abi.TRITON,
-        kernels=tuple(kernels.values()),
-        unserved=tuple(unserved),
+        kernels=kernels,
+        unserved=unserved,
         modules=(module,) if isinstance(module, Path) else (),
     )
 
@@ -81,26 +80,24 @@ def read_triton_manifest(document: Document, catalogue: Catalogue | None) -> Lib
 def _kernel(
     document: Document,
     index: int,
-    entry: _Kernel,
     manifest: _Manifest,
     module: Path | str,
     catalogue: Catalogue | None,
 ) -> Kernel:
+    entry = manifest.kernels[index]
     location = document.locate("kernels", index, "op")
     name = operator_name(entry.op, location, catalogue)
     form = _form(document, index, entry)
     function = getattr(entry, form.value)
     operator = catalogue.operators[name] if catalogue is not None else None
     _check_form(document, index, entry, form, operator)
-    group = catalogue.group_of.get(name) if catalogue is not None else None
     return Kernel(
         operator=name,
         symbol=f"{manifest.module}:{function}",
         library=manifest.library,
         location=location,
         abi=Abi.TRITON,
-        # PyTorch's meta function shapes `out` before such a kernel is called.
-        structured=group is not None and group.structured and group.out == name,
+        structured=is_shaped_by_pytorch(name, catalogue),
         dtypes=declared_dtypes(document, index, name, entry.dtypes, manifest.type_alias),
         execution=Execution.DEVICE,
         fails_over=(entry.on_error or manifest.on_error) == "fallback",
@@ -192,6 +189,5 @@ def _names(operator: Operator, entry: _Kernel) -> Sequence[str]:
     """The names that an expression may have: the operator's arguments and the integers among the options."""
     from opsmith.description.python_kernel import parameters_of
 
-    parameters = parameters_of(operator.schema)
     integers = [key for key, value in entry.options.items() if type(value) is int]
-    return [*parameters.positional, *parameters.keywords, *integers]
+    return [*parameters_of(operator.schema).names, *integers]

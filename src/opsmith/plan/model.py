@@ -188,14 +188,14 @@ class Interception:
 
 # The claim of every kernel on lean tensors, told where it makes no other.
 _LEAN_CLAIM = "at most 16 dimensions"
-# That of a kernel of Triton's, whose calls go on to others where it cannot be compiled.
-_TRITON_CLAIM = "what Triton compiles"
+# Those of kernels whose calls go on to other kernels where they fail.
+_COMPILERS_CLAIMS = {Abi.TRITON: "what Triton compiles", Abi.TVM_FFI: "what its function takes"}
 
 
 def takes_all(kernel: Kernel) -> bool:
     """Whether ``kernel`` takes whatever Tensors PyTorch gives it."""
-    may_not_compile = kernel.abi is Abi.TRITON and kernel.fails_over
-    return not (kernel.abi is Abi.EXECUTORCH or kernel.dtypes or kernel.arg_meta or may_not_compile)
+    may_fail = kernel.abi in _COMPILERS_CLAIMS and kernel.fails_over
+    return not (kernel.abi is Abi.EXECUTORCH or kernel.dtypes or kernel.arg_meta or may_fail)
 
 
 def claims_of(kernel: Kernel) -> str:
@@ -211,8 +211,8 @@ def claims_of(kernel: Kernel) -> str:
     ]
     if not claims and kernel.abi is Abi.EXECUTORCH:
         return _LEAN_CLAIM
-    if not claims and kernel.abi is Abi.TRITON:
-        return _TRITON_CLAIM if kernel.fails_over else ""
+    if not claims and kernel.fails_over:
+        return _COMPILERS_CLAIMS.get(kernel.abi, "")
     return ", ".join(claims)
 
 
@@ -384,6 +384,22 @@ class Entry:
         if self.kernel is None or self.group is None or self.kernel.casts:
             return False
         return self.group.iterator and (self.kernel.structured or self.kernel.abi.is_python)
+
+    @property
+    def passes_arguments_on(self) -> bool:
+        """Whether the kernel is the operator's own and gets its arguments as they are, with any ``out``."""
+        return self.route is Route.KERNEL and self.kernel is not None and self.kernel.resizes_out
+
+    @property
+    def takes_host_views(self) -> bool:
+        """Whether the kernel, called in Python, is given CPU Tensors for the device's.
+
+        They are in the same memory behind the host window, or else copies.  Triton's interpreter makes copies
+        of its own.
+        """
+        if self.call is None or self.call.kernel.abi is not Abi.TVM_FFI:
+            return False
+        return self.call.execution is not Execution.DEVICE
 
     @property
     def shaped_by(self) -> str | None:

@@ -369,6 +369,13 @@ class _Resolver:
                 location=kernel.location,
                 remedy="remove `on_error: fallback`, or allow the fallback for the operator",
             )
+        if not kernel.resizes_out and self._expected(operator, kernel)[0] is None:
+            raise KernelRejected(
+                f"nothing says the shape of what `{operator.name}` writes before it is computed, and "
+                f"`{kernel.symbol}` cannot resize `out`",
+                location=kernel.location,
+                remedy="name another operator, or write a Python function for this one, which can resize",
+            )
         for argument, _ in kernel.dtypes:
             if argument and argument not in operator.tensor_arguments:
                 raise KernelRejected(

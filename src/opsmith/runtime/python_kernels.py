@@ -29,8 +29,9 @@ from opsmith.description import (
     with_python_kernels,
 )
 from opsmith.errors import KernelDuplicate, LoadError, Unsupported
-from opsmith.plan import Entry, OpenedBackend, Place, Plan, Route, Shape, resolve_group
+from opsmith.plan import Entry, OpenedBackend, Place, Plan, Shape, resolve_group
 from opsmith.plan.conditions import ComputesIn, HasDtype, conditions
+from opsmith.runtime.described_functions import function_of_kernel
 from opsmith.schema import (
     Catalogue,
     Declaration,
@@ -48,6 +49,8 @@ OnError: TypeAlias = Literal["raise", "fallback"]
 
 # The name under which the adapter is imported, which its initialiser has too.
 _MODULE = "opsmith_adapter"
+
+_WHOSE = {Abi.PYTHON: "Python", Abi.TRITON: "Triton", Abi.TVM_FFI: "tvm-ffi"}
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -230,7 +233,7 @@ class PythonKernels:
             adapter.set_reason(entry.name, entry.refusal)
 
     def serve_described(self) -> None:
-        """Registers the kernels that the description itself has in Python: Triton's."""
+        """Registers the kernels called in Python that the description itself has."""
         entries = [
             entry
             for entry in self._opened.plan.entries
@@ -263,11 +266,8 @@ class PythonKernels:
             return self._kernels[described.operator]
         key = described.library, described.operator
         if key not in self._described:
-            # Here: most backends have no kernels of Triton's.
-            from opsmith.runtime.triton import function_of_kernel
-
             schema = self.catalogue.operators[described.operator].schema
-            function = function_of_kernel(described, schema)
+            function = function_of_kernel(entry, schema)
             self._described[key] = PythonKernel(function, described, self)
         return self._described[key]
 
@@ -303,14 +303,13 @@ def _registration(
     described = kernel.description
     call = entry.call
     assert call is not None
-    whose = "Triton" if described.abi is Abi.TRITON else "Python"
-    name = f"the {whose} kernel `{described.symbol}` ({described.location})"
+    name = f"the {_WHOSE[described.abi]} kernel `{described.symbol}` ({described.location})"
     return adapter.VariantRegistration(
         name=qualified(entry.name),
         kernel_operator=qualified(described.operator),
         shaped_by=qualified(entry.shaped_by) if entry.shaped_by else None,
         like_self=call.shape is Shape.LIKE_SELF,
-        own_kernel=entry.route is Route.KERNEL,
+        own_kernel=entry.passes_arguments_on,
         writes_back=call.derivation is not None and call.derivation.rule.writes_back,
         alike_result=call.elementwise.name if call.elementwise else "",
         promotes=entry.promotes,
@@ -323,6 +322,7 @@ def _registration(
         has_next=entry.next is not None,
         other_dtypes=call.other_dtypes.value if call.other_dtypes else "",
         fails_over=described.fails_over,
+        on_host_views=entry.takes_host_views,
         on_copies=entry.place is Place.COPIES,
         kernel=adapter.PythonKernel(
             kernel.function,

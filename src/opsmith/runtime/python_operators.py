@@ -167,7 +167,7 @@ def _fake(
 def _register_fake(
     operator: Operator, shaped: Callable[..., Any], library: torch.library.Library
 ) -> None:
-    outputs = _outputs(operator)
+    outputs = parameters_of(operator.schema).outs
 
     def fake(*args: Any, **kwargs: Any) -> Any:
         written = [kwargs.pop(name) for name in outputs]
@@ -182,13 +182,6 @@ def _register_fake(
         return written[0] if len(written) == 1 else tuple(written)
 
     torch.library.register_fake(operator.name, fake, lib=library)
-
-
-def _outputs(operator: Operator) -> tuple[str, ...]:
-    if operator.variant is not Variant.OUT:
-        return ()
-    # Outputs stand last.
-    return parameters_of(operator.schema).keywords[-len(operator.results or ()) :]
 
 
 def _each(results: Any) -> tuple[Any, ...]:
@@ -221,7 +214,7 @@ def _register_autograd(
 
 def _register_writing(operator: Operator, library: torch.library.Library) -> None:
     """Registers autograd and version counting as PyTorch's own in-place and out variants have them."""
-    outputs = _outputs(operator)
+    outputs = parameters_of(operator.schema).outs
 
     def reject_gradients(keys: Any, *args: Any, **kwargs: Any) -> Any:
         if torch.is_grad_enabled() and any(

@@ -96,6 +96,7 @@ def test_functions_on_pointers() -> None:
     agree(lambda x: torch.sigmoid(x, out=torch.empty(5, 4, device=x.device).t()), torch.randn(4, 5))
     agree(lambda x: x.clone().sigmoid_(), torch.randn(3, 3))
     agree(lambda x: torch.diagonal_copy(x), torch.randn(5, 5))
+    agree(lambda x: torch.diagonal_copy(x, out=torch.empty(0, device=x.device)), torch.randn(5, 5))
 
 
 def test_launchers_and_what_they_tune() -> None:

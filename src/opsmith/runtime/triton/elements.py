@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from opsmith.description import Kernel, parameters_of
-from opsmith.errors import KernelRejected, Unsupported
+from opsmith.errors import KernelRejected
+from opsmith.runtime.kernel_modules import refusal
 from opsmith.runtime.triton.interpreter import ONLY_MOVES_BFLOAT16
 
 _BLOCK = 1024
@@ -106,12 +107,10 @@ class ElementsLauncher:
 
     def _check(self, tensor: Tensor) -> None:
         if tensor.dtype in _NOT_IN_TRITON:
-            raise Unsupported(
+            raise refusal(
+                self._kernel,
                 f"Triton has no {tensor.dtype}, for `{self._kernel.symbol}`, the kernel of "
                 f"`{self._kernel.operator}`",
-                location=self._kernel.location,
-                remedy="limit the entry to the dtypes that it takes (`dtypes`), or let other kernels "
-                "serve such calls (`on_error: fallback`)",
             )
 
 

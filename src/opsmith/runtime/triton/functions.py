@@ -1,68 +1,43 @@
-"""The Python function that serves an operator by a kernel of Triton's, looked up at its first call.
-
-What a manifest names is imported then and not before: loading a device imports neither Triton nor a
-library of three hundred kernels.
-"""
+"""The Python function that has a kernel of Triton's compute an operator."""
 
 from __future__ import annotations
 
 import importlib
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from opsmith.description import FLAG_GEMS, Execution, Kernel, TritonForm, check_callable
 from opsmith.driver.named import imported
-from opsmith.errors import KernelRejected, Unsupported, nearest
+from opsmith.errors import KernelRejected
+from opsmith.runtime.kernel_modules import absent, module_of, refusal
 from opsmith.runtime.triton.flag_gems import import_flag_gems
 from opsmith.runtime.triton.interpreter import interpret_on_devices
 
 
-def function_of_kernel(kernel: Kernel, schema: str) -> Callable[..., Any]:
+def callable_of_kernel(kernel: Kernel, schema: str) -> Callable[..., Any]:
     """A function with the arguments of the operator's ``schema`` that has ``kernel`` compute it.
 
-    Raises :class:`KernelRejected` at its first call, where Triton, the module or the function is missing or
-    does not fit; :class:`Unsupported` where Triton cannot compile a call.
+    Raises :class:`KernelRejected` where Triton, the module or the function is missing or does not fit; the
+    function raises :class:`Unsupported` where Triton cannot compile a call.
     """
-    return _Function(kernel, schema)
+    not_compiled = _compilers_errors(kernel)
+    who = "Triton cannot compile"
+    if _is_interpreted(kernel):
+        interpret_on_devices()
+        who = "Triton's interpreter cannot run"
+    call = _callable(kernel, schema)
 
-
-class _Function:
-    def __init__(self, kernel: Kernel, schema: str) -> None:
-        self.kernel = kernel
-        self._schema = schema
-        self._call: Callable[..., Any] | None = None
-        self._not_compiled: tuple[type[Exception], ...] = ()
-        self._lock = threading.Lock()
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        call = self._call or self._found()
+    def computed(*args: Any, **kwargs: Any) -> Any:
         try:
             return call(*args, **kwargs)
-        except self._not_compiled as error:
-            kernel = self.kernel
-            who = (
-                "Triton's interpreter cannot run"
-                if _is_interpreted(kernel)
-                else "Triton cannot compile"
-            )
-            raise Unsupported(
-                f"{who} `{kernel.symbol}` for this call of `{kernel.operator}`: {error}",
-                location=kernel.location,
-                remedy="limit the entry to the dtypes that it takes (`dtypes`), or let other kernels "
-                "serve such calls (`on_error: fallback`)",
+        except not_compiled as error:
+            raise refusal(
+                kernel, f"{who} `{kernel.symbol}` for this call of `{kernel.operator}`: {error}"
             ) from error
 
-    def _found(self) -> Callable[..., Any]:
-        with self._lock:
-            if self._call is None:
-                self._not_compiled = _compilers_errors(self.kernel)
-                if _is_interpreted(self.kernel):
-                    interpret_on_devices()
-                self._call = _callable(self.kernel, self._schema)
-            return self._call
+    return computed
 
 
 def _is_interpreted(kernel: Kernel) -> bool:
@@ -88,7 +63,10 @@ def _compilers_errors(kernel: Kernel) -> tuple[type[Exception], ...]:
 def _callable(kernel: Kernel, schema: str) -> Callable[..., Any]:
     launch = kernel.launch
     assert launch is not None
-    found = _object(kernel)
+    module = module_of(kernel, launch.module, lambda source: _imported(kernel, source))
+    found = getattr(module, launch.name, None)
+    if found is None:
+        raise absent(kernel, module, launch.module, launch.name)
     if launch.form is TritonForm.LAUNCHER:
         check_callable(found, schema, kernel.operator, kernel.location)
         launcher: Callable[..., Any] = found
@@ -110,32 +88,7 @@ def _callable(kernel: Kernel, schema: str) -> Callable[..., Any]:
     return FunctionLauncher(kernel, schema, found, parameters)
 
 
-def _module(kernel: Kernel, source: Path | str) -> ModuleType:
+def _imported(kernel: Kernel, source: Path | str) -> ModuleType:
     if source == FLAG_GEMS:
         return import_flag_gems(is_interpreted=_is_interpreted(kernel))
     return imported(source)
-
-
-def _object(kernel: Kernel) -> Any:
-    launch = kernel.launch
-    assert launch is not None
-    source = Path(launch.module) if launch.module.endswith(".py") else launch.module
-    try:
-        module = _module(kernel, source)
-    except Exception as error:
-        raise KernelRejected(
-            f"`{launch.module}`, which has the kernel of `{kernel.operator}`, cannot be imported: "
-            f"{type(error).__name__}: {error}",
-            location=kernel.location,
-            remedy="name a file relative to the manifest (kernels.py), or a module that Python finds",
-        ) from error
-    found = getattr(module, launch.name, None)
-    if found is None:
-        names: Sequence[str] = [each for each in vars(module) if not each.startswith("_")]
-        raise KernelRejected(
-            f"`{launch.module}` has no `{launch.name}`, the kernel of `{kernel.operator}`"
-            f"{nearest(launch.name, names)}",
-            location=kernel.location,
-            remedy="define it there, or name another",
-        )
-    return found

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from torch import Tensor
-
 from opsmith.description import Kernel, function_of, parameters_of
 from opsmith.errors import KernelRejected
+from opsmith.runtime.contiguous import Contiguous
 
 
 class FunctionLauncher:
@@ -26,7 +25,7 @@ class FunctionLauncher:
         assert launch is not None
         given = parameters_of(schema)
         self._keywords = given.keywords
-        names = (*given.positional, *given.keywords)
+        names = given.names
         self._options = dict(launch.options)
         arguments = dict(launch.arguments)
         integers = {key: each for key, each in launch.options if type(each) is int}
@@ -49,29 +48,19 @@ class FunctionLauncher:
             )
         text = " ".join(arguments.values())
         self._strided = [index for index, name in enumerate(names) if f"stride({name}" in text]
-        self._outs = range(len(names) - len(_outs(schema)), len(names))
+        self._outs = range(len(names) - len(given.outs), len(names))
         self._function = function
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         values = [*args, *(kwargs[name] for name in self._keywords)]
-        written: list[tuple[Tensor, Tensor]] = []
-        for index, value in enumerate(values):
-            if (
-                isinstance(value, Tensor)
-                and index not in self._strided
-                and not value.is_contiguous()
-            ):
-                values[index] = value.contiguous()
-                if index in self._outs:
-                    written.append((value, values[index]))
+        contiguous = Contiguous(values, self._outs, but=self._strided)
         grid = self._grid(*values, *self._integers)
         if 0 in grid:
             return
         computed = self._computed(*values, *self._integers)
         every = (*values, *computed)
         self._function[grid](*(every[place] for _, place in self._order), **self._options)  # type: ignore[index]
-        for out, result in written:
-            out.copy_(result)
+        contiguous.copy_back()
 
 
 def _place(parameter: str, names: Sequence[str], arguments: Mapping[str, str]) -> int | None:
@@ -79,9 +68,3 @@ def _place(parameter: str, names: Sequence[str], arguments: Mapping[str, str]) -
     if parameter in arguments:
         return len(names) + list(arguments).index(parameter)
     return names.index(parameter) if parameter in names else None
-
-
-def _outs(schema: str) -> list[str]:
-    from opsmith.torch_names import FunctionSchema
-
-    return [each.name for each in FunctionSchema.parse(schema).arguments.out]

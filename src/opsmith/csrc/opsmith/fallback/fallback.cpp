@@ -7,6 +7,7 @@
 #include <opsmith/fallback/fallback_counts.h>
 #include <opsmith/fallback/fallback_policy.h>
 #include <opsmith/device/generator.h>
+#include <opsmith/fallback/boxed_views.h>
 #include <opsmith/fallback/host_call.h>
 #include <opsmith/fallback/overlapping_out.h>
 #include <opsmith/fallback/parts.h>
@@ -104,25 +105,6 @@ Place place_of(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> values)
 
 // ---- arguments and results ----
 
-c10::IValue on_cpu(HostCall& call, const c10::List<at::Tensor>& tensors, Access access) {
-  c10::List<at::Tensor> views;
-  views.reserve(tensors.size());
-  for (const c10::IValue& tensor : c10::IValue(tensors).toListRef()) {
-    views.push_back(call.view(tensor.toTensor(), access));
-  }
-  return views;
-}
-
-c10::IValue on_cpu(HostCall& call, const c10::List<std::optional<at::Tensor>>& tensors, Access access) {
-  c10::List<std::optional<at::Tensor>> views;
-  views.reserve(tensors.size());
-  for (const c10::IValue& tensor : c10::IValue(tensors).toListRef()) {
-    views.push_back(tensor.isTensor() ? std::optional<at::Tensor>(call.view(tensor.toTensor(), access))
-                                      : std::nullopt);
-  }
-  return views;
-}
-
 bool is_generator(const c10::Argument& argument) {
   const c10::Type& type = *argument.type();
   if (type.kind() != c10::TypeKind::OptionalType) {
@@ -156,10 +138,9 @@ void move_to_cpu(HostCall& call, const c10::OperatorHandle& op, const c10::Argum
     if (C10_UNLIKELY(is_generator(argument))) {
       value = cpu_generator(default_generator(device));
     }
-  } else if (value.isTensorList()) {
-    value = on_cpu(call, value.toTensorList(), access_to(argument));
-  } else if (value.isOptionalTensorList()) {
-    value = on_cpu(call, value.toOptionalTensorList(), access_to(argument));
+  } else if (value.isTensorList() || value.isOptionalTensorList()) {
+    value =
+        with_views(value, [&](const at::Tensor& tensor) { return call.view(tensor, access_to(argument)); });
   } else if (value.isDevice()) {
     if (value.toDevice().is_privateuseone()) {
       value = c10::Device(c10::kCPU);

@@ -7,6 +7,7 @@
 #include <opsmith/fallback/fallback_cause.h>
 #include <opsmith/fallback/fallback_counts.h>
 #include <opsmith/fallback/refusal.h>
+#include <opsmith/generated/host_kernel.h>
 #include <opsmith/generated/structured.h>
 #include <opsmith/profile/device_work.h>
 #include <opsmith/generated/written_argument.h>
@@ -251,11 +252,11 @@ class BoxedDerivation final : public UnboxedServer {
       : variant_(std::move(variant)),
         full_name_(full_name(variant_.name)),
         counted_name_(variant_.on_copies ? lasting(full_name_) : nullptr),
-        kernel_(std::move(kernel)),
         op_(c10::Dispatcher::singleton().findSchemaOrThrow(variant_.name.name.c_str(),
                                                            variant_.name.overload_name.c_str())),
         kernel_op_(c10::Dispatcher::singleton().findSchemaOrThrow(variant_.kernel.name.c_str(),
                                                                   variant_.kernel.overload_name.c_str())),
+        kernel_(variant_.on_host_views ? on_host_views(kernel_op_, std::move(kernel)) : std::move(kernel)),
         schema_(op_.schema()),
         kernel_schema_(kernel_op_.schema()),
         outputs_(outputs_of(schema_)),
@@ -697,9 +698,10 @@ class BoxedDerivation final : public UnboxedServer {
     }
   }
 
-  // `out`, shaped for the result, or a stand-in of the result's dtype.
+  // `out`, shaped for the result, or a stand-in: of the result's dtype, or for a kernel that may yet read
+  // what it writes.
   Destination into_out(Values given, const Expected& expected, size_t index, const at::Tensor& out) const {
-    if (!variant_.promotes) {
+    if (variant_.shaped_by == variant_.name) {
       // The meta kernel has resized the meta Tensor that stands for `out`, and has warned.
       if (out.sizes() != expected.sizes(index)) {
         out.resize_(expected.sizes(index));
@@ -711,6 +713,9 @@ class BoxedDerivation final : public UnboxedServer {
     check_castable(expected.dtype(index), out.scalar_type());
     at::native::resize_output(out, expected.sizes(index));
     at::assert_no_internal_overlap(out);
+    if (!variant_.promotes && shares_memory(given, out)) {
+      return {expected.allocate(index), out};
+    }
     for (size_t i = 0; i < operands_.size(); ++i) {
       if (const at::Tensor* other = operand(given, i)) {
         check_overlap(out, *other);
@@ -833,6 +838,10 @@ class BoxedDerivation final : public UnboxedServer {
   // What `call`, which runs the kernel, returns.
   template <class Call>
   std::invoke_result_t<const Call&> measured(const Call& call) const {
+    if (counted_name_ == nullptr && variant_.on_host_views) {
+      const profile::HostWork work(full_name_.c_str());
+      return call();
+    }
     if (counted_name_ == nullptr) {
       const profile::StreamWork work(full_name_.c_str());
       return call();
@@ -858,10 +867,10 @@ class BoxedDerivation final : public UnboxedServer {
 
   Variant variant_;
   std::string full_name_;
-  const char* counted_name_;  // null: it is no host's work
-  std::shared_ptr<const RuntimeKernel> kernel_;
+  const char* counted_name_;  // null: it is not counted
   c10::OperatorHandle op_;
   c10::OperatorHandle kernel_op_;
+  std::shared_ptr<const RuntimeKernel> kernel_;
   const c10::FunctionSchema& schema_;
   const c10::FunctionSchema& kernel_schema_;
   size_t outputs_;

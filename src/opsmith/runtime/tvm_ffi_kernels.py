@@ -1,0 +1,222 @@
+"""Functions of tvm-ffi's as kernels of the loaded device: found, given Tensors by DLPack, called.
+
+Their Tensors are the host's where the kernel runs there, which the plan decides.  Others lie on the device,
+and the function finds the current stream where tvm-ffi's kernels look for it, in the environment.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.dlpack import DLDeviceType
+
+from opsmith.description import DimOrder, Execution, Kernel, TvmFunction, parameters_of
+from opsmith.errors import KernelRejected
+from opsmith.plan import Entry
+from opsmith.runtime.contiguous import Contiguous
+from opsmith.runtime.kernel_modules import absent, module_of, refusal
+from opsmith.runtime.streams import native_handle
+from opsmith.schema import qualified
+
+_SHARED_LIBRARY = (".so", ".dylib", ".dll")
+
+
+def call_of_kernel(entry: Entry, schema: str) -> Callable[..., None]:
+    """A function with the arguments of the operator's ``schema`` that has the kernel of ``entry`` compute it.
+
+    Raises :class:`KernelRejected` where tvm-ffi, the module or the function is missing; the function raises
+    :class:`Unsupported` where the kernel does.
+    """
+    assert entry.call is not None
+    return _Call(entry.call.kernel, schema, is_pointwise=entry.call.pointwise)
+
+
+class _Call:
+    """Calls of an out operator by a function that writes its results to memory that it is given."""
+
+    def __init__(self, kernel: Kernel, schema: str, *, is_pointwise: bool) -> None:
+        described = kernel.function
+        assert described is not None
+        self._kernel = kernel
+        self._is_pointwise = is_pointwise
+        self._is_strided = kernel.dim_order is DimOrder.ANY
+        self._function = _function(kernel, described)
+        parameters = parameters_of(schema)
+        names = parameters.names
+        self._keywords = parameters.keywords
+        self._out = names.index(parameters.outs[0])
+        self._outs = range(self._out, len(names))
+        passed = described.arguments or names
+        self._passed = [names.index(name) for name in passed]
+        self._left_out = [
+            (names.index(each.name), each.name, each.default_value)
+            for each in _overload(kernel.operator)._schema.arguments
+            if each.name not in passed
+        ]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        values = [*args, *(kwargs[name] for name in self._keywords)]
+        for index, name, default in self._left_out:
+            if values[index] is not default and values[index] != default:
+                raise refusal(
+                    self._kernel,
+                    f"`{self._kernel.symbol}` is not given `{name}` of `{self._kernel.operator}`, and takes "
+                    f"{default} for granted, not {values[index]}",
+                )
+        self._place(values)
+        contiguous = None if self._is_strided else Contiguous(values, self._outs)
+        try:
+            self._function(*[values[index] for index in self._passed])
+        except Exception as error:
+            raise refusal(
+                self._kernel,
+                f"`{self._kernel.symbol}` failed in this call of `{self._kernel.operator}`: "
+                f"{type(error).__name__}: {error}",
+            ) from error
+        if contiguous is not None:
+            contiguous.copy_back()
+
+    def _place(self, values: list[Any]) -> None:
+        """Puts numbers of the CPU where ``out`` is, and gives pointwise operands its shape."""
+        out: Tensor = values[self._out]
+        if not isinstance(out, Tensor):
+            return
+        for index, value in enumerate(values[: self._out]):
+            if not isinstance(value, Tensor):
+                continue
+            if value.device != out.device:
+                values[index] = value = value.to(out.device)
+            if self._is_pointwise and value.shape != out.shape:
+                values[index] = value.expand(out.shape)
+
+
+def _overload(operator: str) -> Any:
+    namespace, _, name = qualified(operator).partition("::")
+    base, _, overload = name.partition(".")
+    return getattr(getattr(getattr(torch.ops, namespace), base), overload or "default")
+
+
+# ---- the function
+
+
+def _function(kernel: Kernel, described: TvmFunction) -> Callable[..., Any]:
+    try:
+        tvm_ffi = importlib.import_module("tvm_ffi")
+    except ImportError as error:
+        raise KernelRejected(
+            f"`{kernel.symbol}`, the kernel of `{kernel.operator}`, needs tvm-ffi, which cannot be imported: "
+            f"{error}",
+            location=kernel.location,
+            remedy="pip install apache-tvm-ffi",
+        ) from error
+    found = _found(kernel, described, tvm_ffi)
+    if kernel.execution is not Execution.DEVICE:
+        return found
+    return _for_device(found, described.device_type, tvm_ffi)
+
+
+def _found(kernel: Kernel, described: TvmFunction, tvm_ffi: ModuleType) -> Callable[..., Any]:
+    name, source = described.name, described.module
+    if source.endswith(_SHARED_LIBRARY):
+        return _exported(kernel, source, name, tvm_ffi)
+    module = module_of(kernel, source) if source else None
+    found = getattr(module, name, None) or tvm_ffi.get_global_func(name, allow_missing=True)
+    if found is None and module is not None:
+        raise absent(kernel, module, source, name)
+    if found is None:
+        raise KernelRejected(
+            f"tvm-ffi's registry has no `{name}`, the kernel of `{kernel.operator}`",
+            location=kernel.location,
+            remedy="import what registers it before, or name that with `module`",
+        )
+    function: Callable[..., Any] = found
+    return function
+
+
+def _exported(kernel: Kernel, library: str, name: str, tvm_ffi: ModuleType) -> Callable[..., Any]:
+    try:
+        module = tvm_ffi.load_module(library)
+    except Exception as error:
+        raise KernelRejected(
+            f"`{library}`, which has the kernel of `{kernel.operator}`, cannot be loaded: {error}",
+            location=kernel.location,
+            remedy="build it for this machine and the installed tvm-ffi",
+        ) from error
+    if not module.implements_function(name):
+        raise KernelRejected(
+            f"`{library}` has no `{name}`, the kernel of `{kernel.operator}`",
+            location=kernel.location,
+            remedy=f"export it, TVM_FFI_DLL_EXPORT_TYPED_FUNC({name}, …), or name another",
+        )
+    function: Callable[..., Any] = module.get_function(name)
+    return function
+
+
+# ---- Tensors of the device
+
+
+def _for_device(
+    function: Callable[..., Any], device_type: str, tvm_ffi: ModuleType
+) -> Callable[..., Any]:
+    """``function`` for Tensors of the device, which knows it as DLPack's ``device_type``."""
+    if device_type == "ext_dev" and _learns_stream(tvm_ffi):
+        return function
+    kind = {
+        "ext_dev": DLDeviceType.kDLExtDev,
+        "cuda": DLDeviceType.kDLCUDA,
+        "rocm": DLDeviceType.kDLROCM,
+    }[device_type]
+
+    def exported(value: Any) -> Any:
+        if isinstance(value, list):
+            return [exported(each) for each in value]
+        return tvm_ffi.from_dlpack(_Exported(value, kind)) if isinstance(value, Tensor) else value
+
+    def call(*args: Any) -> None:
+        index = torch.accelerator.current_device_index()
+        with tvm_ffi.use_raw_stream(tvm_ffi.device(device_type, index), _current_stream(index)):
+            function(*map(exported, args))
+
+    return call
+
+
+def _learns_stream(tvm_ffi: ModuleType) -> bool:
+    """Whether PyTorch tells tvm-ffi the current stream with a Tensor of the device; older releases do not."""
+    index = torch.accelerator.current_device_index()
+    found = tvm_ffi.convert(lambda tensor: tvm_ffi.get_raw_stream(tensor.device))
+    device = torch.accelerator.current_accelerator()
+    return bool(found(torch.empty(0, device=device)) == _current_stream(index))
+
+
+def _current_stream(index: int) -> int:
+    return native_handle(torch.accelerator.current_stream(index))
+
+
+class _Exported:
+    """A Tensor of the device for another library, which knows the device as one of another type."""
+
+    def __init__(self, tensor: Tensor, device_type: int) -> None:
+        self._tensor = tensor.detach()
+        self._device_type = device_type
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._device_type, self._tensor.device.index
+
+    def __dlpack__(self, **_: Any) -> Any:
+        capsule = self._tensor.__dlpack__()
+        address = _address_in(capsule, b"dltensor")
+        ctypes.c_int32.from_address(address + _DEVICE_TYPE).value = self._device_type
+        return capsule
+
+
+# In a DLTensor, the type of its device comes after the address of its elements.
+_DEVICE_TYPE = ctypes.sizeof(ctypes.c_void_p)
+_address_in = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
