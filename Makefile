@@ -10,6 +10,10 @@ BIN := $(VENV)/bin
 DEMO_INSTALLED := $(VENV)/.demo-installed
 INSTALLED := $(VENV)/.installed
 
+# The site is built in an environment without torch.
+DOCS_BIN := .venv-docs/bin
+DOCS_INSTALLED := .venv-docs/.installed
+
 PIP := $(BIN)/python -m pip install --disable-pip-version-check
 # Two processes; tests/conftest.py says which tests share one.
 WORKERS := -n 2 --dist loadscope --no-loadscope-reorder
@@ -44,7 +48,7 @@ required = sed -e '$(TORCH:%=s/^torch==.*/torch==%/)' -e '$(TORCH:%=/^triton==/d
 BENCHMARKS := $(notdir $(basename $(wildcard benchmarks/[!_]*.py)))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-fast format lint tidy sanitize bench clean
+.PHONY: help demo test test-all test-fast format lint tidy sanitize bench docs clean
 .DELETE_ON_ERROR:
 
 help:
@@ -56,6 +60,7 @@ help:
 	@echo 'make lint        ruff, mypy, clang-format'
 	@echo 'make tidy        clang-tidy on the drivers and the kernels on lean tensors'
 	@echo 'make sanitize    sim'\''s driver, and a small backend with all of the runtime, with AddressSanitizer and UBSan'
+	@echo 'make docs        build the site of docs/ in build/site, strictly: a link that leads nowhere fails it'
 	@echo 'make bench       run every benchmark, and write the tables of docs/ from what they measure'
 	@echo 'make clean       remove .venv and what the tools left behind (built backends stay in their cache)'
 
@@ -100,6 +105,10 @@ bench: $(INSTALLED)
 	done; \
 	$(BIN)/python tools/performance_tables.py && exit $$status
 
+# The generator warns that it has a successor: mkdocs.yml says why it is not that yet.
+docs: $(DOCS_INSTALLED)
+	NO_MKDOCS_2_WARNING=1 PYTHONPATH=src $(DOCS_BIN)/mkdocs build --strict
+
 clean:
 	rm -rf .venv .venv-* build dist demo.png .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find src tests tools benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -128,4 +137,9 @@ $(DEMO_INSTALLED): requirements-demo.txt pyproject.toml
 $(INSTALLED): $(DEMO_INSTALLED) requirements-dev.txt
 	$(call required,requirements-dev.txt)
 	$(PIP) -r $(VENV)/requirements-dev.txt
+	@touch $@
+
+$(DOCS_INSTALLED): requirements-docs.txt
+	$(PYTHON) -m venv .venv-docs
+	$(DOCS_BIN)/python -m pip install --disable-pip-version-check -r requirements-docs.txt
 	@touch $@

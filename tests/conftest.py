@@ -32,7 +32,7 @@ os.environ.setdefault("OPSMITH_OPTIMIZE", "0")
 # Files in which only tests that say so, or ask for `sim`, need a compiler or a built backend.
 WITHOUT_COMPILER = frozenset(
     """autograd bad_descriptions console custom description emit executorch_emit executorch_plan failover
-    formats gen lean mutated_descriptions new ops plan rooms schema stubs trusted_files whole""".split()
+    formats gen lean mutated_descriptions new ops plan rooms schema site stubs trusted_files whole""".split()
 )
 
 # With two processes, what takes longest starts first, or it would run alone at the end.

@@ -1,4 +1,4 @@
-"""The pages of docs/ are true: their blocks run, their links lead somewhere, the index has them all."""
+"""The pages of docs/ are true: their blocks run, their links lead somewhere, readers find them all."""
 
 from __future__ import annotations
 
@@ -100,9 +100,14 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert [each for each in links if each[1] and each[1] not in _headings(each[0])] == []
 
 
-def test_every_page_is_in_the_index_once() -> None:
+def test_every_page_is_in_the_navigation_once_and_on_a_path() -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
+    listed = [DOCS / name for name in re.findall(r"(\S+\.md)$", navigation, re.MULTILINE)]
+    assert sorted(listed) == sorted([*PAGES, DOCS / "changelog.md"])
     index = DOCS / "index.md"
-    assert sorted(file for file, _ in _links(index)) == [page for page in PAGES if page != index]
+    paths = [index, *(DOCS / "paths").glob("*.md"), DOCS / "reference" / "index.md"]
+    reached = {file for page in paths for file, _ in _links(page)}
+    assert sorted(set(PAGES) - reached) == [index]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
