@@ -111,10 +111,12 @@ def test_every_page_is_in_the_navigation_once_and_on_a_path() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_tables_of_figures_are_those_of_the_kept_results(page: Path) -> None:
-    with_tables = runpy.run_path(str(ROOT / "tools" / "performance_tables.py"))["with_tables"]
+def test_tables_and_charts_are_those_of_the_kept_results(page: Path) -> None:
+    tool = runpy.run_path(str(ROOT / "tools" / "performance_tables.py"))
     text = page.read_text(encoding="utf-8")
-    assert with_tables(text) == text
+    assert tool["with_tables"](text) == text
+    for file, svg in tool["charts"](text):
+        assert file.read_text(encoding="utf-8") == svg
 
 
 def test_the_table_of_releases_is_that_of_the_kept_results() -> None:
