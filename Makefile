@@ -10,9 +10,8 @@ BIN := $(VENV)/bin
 DEMO_INSTALLED := $(VENV)/.demo-installed
 INSTALLED := $(VENV)/.installed
 
-# The site is built in an environment without torch.
-DOCS_BIN := .venv-docs/bin
-DOCS_INSTALLED := .venv-docs/.installed
+# The site and the distributions are built in environments of their own, without torch.
+INSTALLED_FOR = .venv-$(1)/.installed
 
 PIP := $(BIN)/python -m pip install --disable-pip-version-check
 # Two processes; tests/conftest.py says which tests share one.
@@ -48,7 +47,7 @@ required = sed -e '$(TORCH:%=s/^torch==.*/torch==%/)' -e '$(TORCH:%=/^triton==/d
 BENCHMARKS := $(notdir $(basename $(wildcard benchmarks/[!_]*.py)))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-fast format lint tidy sanitize bench docs clean
+.PHONY: help demo test test-all test-fast format lint tidy sanitize bench docs dist clean
 .DELETE_ON_ERROR:
 
 help:
@@ -62,6 +61,7 @@ help:
 	@echo 'make sanitize    sim'\''s driver, and a small backend with all of the runtime, with AddressSanitizer and UBSan'
 	@echo 'make docs        build the site of docs/ in build/site, strictly: a link that leads nowhere fails it'
 	@echo 'make bench       run every benchmark, and write the tables of docs/ from what they measure'
+	@echo 'make dist        build the sdist and the wheel, and use the wheel where there is nothing else'
 	@echo 'make clean       remove .venv and what the tools left behind (built backends stay in their cache)'
 
 demo: $(DEMO_INSTALLED)
@@ -106,8 +106,15 @@ bench: $(INSTALLED)
 	$(BIN)/python tools/performance_tables.py && exit $$status
 
 # The generator warns that it has a successor: mkdocs.yml says why it is not that yet.
-docs: $(DOCS_INSTALLED)
-	NO_MKDOCS_2_WARNING=1 PYTHONPATH=src $(DOCS_BIN)/mkdocs build --strict
+docs: $(call INSTALLED_FOR,docs)
+	NO_MKDOCS_2_WARNING=1 PYTHONPATH=src .venv-docs/bin/mkdocs build --strict
+
+# The wheel is made of the sdist, in an environment that has hatchling alone.
+dist: $(call INSTALLED_FOR,dist)
+	rm -rf dist
+	.venv-dist/bin/python -m build
+	.venv-dist/bin/twine check --strict dist/*
+	PYTHON=$(PYTHON) tools/try_wheel dist/*.whl
 
 clean:
 	rm -rf .venv .venv-* build dist demo.png .mypy_cache .ruff_cache .pytest_cache .hypothesis
@@ -139,7 +146,7 @@ $(INSTALLED): $(DEMO_INSTALLED) requirements-dev.txt
 	$(PIP) -r $(VENV)/requirements-dev.txt
 	@touch $@
 
-$(DOCS_INSTALLED): requirements-docs.txt
-	$(PYTHON) -m venv .venv-docs
-	$(DOCS_BIN)/python -m pip install --disable-pip-version-check -r requirements-docs.txt
+$(call INSTALLED_FOR,%): requirements-%.txt
+	$(PYTHON) -m venv .venv-$*
+	.venv-$*/bin/python -m pip install --disable-pip-version-check -r $<
 	@touch $@
