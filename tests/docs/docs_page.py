@@ -3,8 +3,8 @@
 ``python docs_page.py PAGE`` writes each block with a ``title`` to that file, looks for each block with a
 ``from`` in that file, here or in the repository, runs each ``$`` line of a ``console`` block and compares
 what it prints, and runs each ``python`` block, all in order and in one process; ``…`` stands for anything.
-A page that says ``<!-- files of PAGE -->`` begins with the files of that other page.  A line ``$ cd FOLDER``
-is for all blocks after it.  A block marked ``fragment`` is for reading only.
+A page that says ``<!-- files of PAGE -->`` begins with the files of that other page.  A line ``$ cd FOLDER``,
+here or in the repository, is for all blocks after it.  A block marked ``fragment`` is for reading only.
 Started by ``test_docs.py``, since a process can load one backend; ``PATH`` says whose ``opsmith`` and
 ``python`` run.
 """
@@ -95,7 +95,8 @@ def run_console(block: Block, page: Path) -> None:
     for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
         command, _, expected = part.partition("\n")
         if command.startswith("cd "):
-            os.chdir(command.removeprefix("cd "))
+            folder = Path(command.removeprefix("cd "))
+            os.chdir(folder if folder.exists() else _ROOT / folder)
             continue
         done = subprocess.run(
             ["bash", "-c", command],

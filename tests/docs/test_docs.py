@@ -18,7 +18,9 @@ from vendor_environment import make_environment
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
-RUN = [page for page in [ROOT / "README.md", *PAGES] if any(is_run(block) for block in blocks(page))]
+RUN = [
+    page for page in [ROOT / "README.md", *PAGES] if any(is_run(block) for block in blocks(page))
+]
 
 IN_ITS_OWN = "<!-- in an environment of its own -->"
 """On a page that installs packages; its programs run in processes of their own."""
