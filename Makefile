@@ -10,9 +10,6 @@ BIN := $(VENV)/bin
 DEMO_INSTALLED := $(VENV)/.demo-installed
 INSTALLED := $(VENV)/.installed
 
-# The site and the distributions are built in environments of their own, without torch.
-INSTALLED_FOR = .venv-$(1)/.installed
-
 PIP := $(BIN)/python -m pip install --disable-pip-version-check
 # Two processes; tests/conftest.py says which tests share one.
 WORKERS := -n 2 --dist loadscope --no-loadscope-reorder
@@ -106,11 +103,11 @@ bench: $(INSTALLED)
 	$(BIN)/python tools/performance_tables.py && exit $$status
 
 # The generator warns that it has a successor: mkdocs.yml says why it is not that yet.
-docs: $(call INSTALLED_FOR,docs)
+docs: .venv-docs/.installed
 	NO_MKDOCS_2_WARNING=1 PYTHONPATH=src .venv-docs/bin/mkdocs build --strict
 
 # The wheel is made of the sdist, in an environment that has hatchling alone.
-dist: $(call INSTALLED_FOR,dist)
+dist: .venv-dist/.installed
 	rm -rf dist
 	.venv-dist/bin/python -m build
 	.venv-dist/bin/twine check --strict dist/*
@@ -146,7 +143,8 @@ $(INSTALLED): $(DEMO_INSTALLED) requirements-dev.txt
 	$(PIP) -r $(VENV)/requirements-dev.txt
 	@touch $@
 
-$(call INSTALLED_FOR,%): requirements-%.txt
+# The site and the distributions are built in environments of their own, without torch.
+.venv-%/.installed: requirements-%.txt
 	$(PYTHON) -m venv .venv-$*
 	.venv-$*/bin/python -m pip install --disable-pip-version-check -r $<
 	@touch $@
