@@ -4,7 +4,8 @@
     python -m pytest --junitxml=junit.xml tests/runtime tests/for_executorch
     python tools/tested_releases.py demo.txt junit.xml
 
-Several files of pytest add up.  Without arguments, only the table is written anew.  It is what stands between
+Several files of pytest add up, and a later one replaces what an earlier one says of a test: what failed is
+run again alone.  Without arguments, only the table is written anew.  It is what stands between
 ``<!-- tested releases -->`` and ``<!-- end of tested releases -->`` in ``docs/start/upgrading-torch.md``.
 """
 
@@ -46,12 +47,12 @@ def keep(demo: Path, results: Iterable[Path]) -> None:
     """Replaces what is kept of the installed release.  ``results`` are files of pytest's ``--junitxml``."""
     counts: dict[str, Counter[str]] = {area: Counter() for area in _SHOWN}
     date = datetime.now(timezone.utc).date().isoformat()
-    for path in results:
-        for case in ElementTree.parse(path).iter("testcase"):
-            name = f"{case.get('classname')}::{case.get('name')}"
-            area = next((a for a, found in _PATTERNS.items() if re.search(found, name)), None)
-            if area:
-                counts[area][_outcome(case)] += 1
+    cases = [case for path in results for case in ElementTree.parse(path).iter("testcase")]
+    outcomes = {f"{case.get('classname')}::{case.get('name')}": _outcome(case) for case in cases}
+    for name, outcome in outcomes.items():
+        area = next((a for a, found in _PATTERNS.items() if re.search(found, name)), None)
+        if area:
+            counts[area][outcome] += 1
     kept = {tuple(map(int, name.split("."))): each for name, each in tested_releases().items()}
     kept[torch_release()] = ReleaseRun(
         torch=torch_version(),
