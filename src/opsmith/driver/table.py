@@ -30,8 +30,9 @@ HOST = -1
 """The "device" of a host address in ``copy``."""
 
 GET_DRIVER = "opsmith_get_driver"
-LAUNCH_FAILING_WORK = "opsmith_launch_failing_work"
 """The one symbol that a driver exports."""
+LAUNCH_FAILING_WORK = "opsmith_launch_failing_work"
+"""One that it may export for ``opsmith driver check``."""
 
 HostFunction = CFUNCTYPE(None, c_void_p)
 """The function type that ``stream_host_function`` takes."""

@@ -44,7 +44,7 @@ def _callable(entry: Entry, schema: str) -> Callable[..., Any]:
     assert entry.kernel is not None
     # Here: most backends have kernels of neither.
     if entry.kernel.abi is Abi.TRITON:
-        from opsmith.runtime.triton import callable_of_kernel
+        from opsmith.runtime.triton.functions import callable_of_kernel
 
         return callable_of_kernel(entry.kernel, schema)
     from opsmith.runtime.tvm_ffi_kernels import call_of_kernel

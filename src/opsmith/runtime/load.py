@@ -31,6 +31,7 @@ from opsmith.runtime.loaded import (
 )
 from opsmith.runtime.slot import check_slot, taken_by
 from opsmith.runtime.torch_import import explained_torch_import
+from opsmith.runtime.triton.device import TritonDevice, set_triton_device
 from opsmith.torch_names import Feature, set_up
 from opsmith.trusted_files import check_named_libraries, check_trusted
 
@@ -80,6 +81,7 @@ def load_found(
         fallback_policy.check(lambda: loaded.plan, override)
         _register(built)
     set_loaded_backend(loaded, by_package=by_package)
+    set_triton_device(TritonDevice(built.name, built.driver, lambda: _tritons_backend(loaded)))
     if built.calls_python:
         loaded.serve_described_kernels()
     fallback_policy.start(lambda: loaded.plan, override)
@@ -93,6 +95,11 @@ def load_found(
 
         recording.note_backend()
     return loaded
+
+
+def _tritons_backend(loaded: LoadedBackend) -> str:
+    described = loaded.opened.outline.triton
+    return described.backend if described else ""
 
 
 def found_or_built(name: str, description: Path, progress: OnProgress | None) -> BuiltBackend:

@@ -99,6 +99,7 @@ if TYPE_CHECKING:
     from torch._inductor.ir import MultiOutput
     from torch._inductor.lowering import lowerings, make_fallback
     from torch._inductor.output_code import CompiledFxGraph, OutputCode
+    from torch._inductor.runtime.benchmarking import register_benchmarker
     from torch._inductor.scheduler import BaseSchedulerNode, ExternKernelSchedulerNode
     from torch._inductor.utils import (
         IndentedBuffer,

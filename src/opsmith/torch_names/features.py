@@ -59,6 +59,7 @@ class Feature(Enum):
     TRACED_FUNCTIONS = (
         "Dynamo traces the functions of `torch.<device>` outside of compiled functions too"
     )
+    TRITON_GRAPHS = "`inductor: triton` compiles no graph"
     TYPED_STORAGES = "`torch.<device>.FloatStorage` and its like are missing"
 
 

@@ -186,6 +186,7 @@ _NAMES: Mapping[Feature | None, Mapping[str, str]] = {
     Feature.TRACED_FUNCTIONS: {
         "torch._dynamo.trace_rules": "BUILTIN_INLINE_WHEN_CALLED add=add_trace_rule"
     },
+    Feature.TRITON_GRAPHS: {"torch._inductor.runtime.benchmarking": "register_benchmarker"},
     Feature.TYPED_STORAGES: {"torch": "_storage_classes", "torch.storage": "_LegacyStorage"},
 }
 
@@ -270,6 +271,7 @@ _SINCE: Mapping[str, tuple[Release, str]] = {
     "has_guarding_hint": ((2, 12), "has_hint"),
     "is_non_overlapping_and_dense_or_false": ((2, 11), ""),
     "register_device_context_manager": ((2, 13), ""),
+    "register_benchmarker": ((2, 12), ""),
     "to_out_variant": ((2, 11), ""),
 }
 # The last one.

@@ -1,8 +1,9 @@
-"""Kernels of Triton's that a manifest names, in its interpreter: values, variants, refusals, counts."""
+"""Kernels of Triton's that a manifest names, interpreted and compiled: values, variants, refusals, counts."""
 
 # mypy: disable-error-code=attr-defined
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,18 @@ from opsmith.plan import Place
 
 require("Triton")
 HERE = Path(__file__).parent
-pytestmark = pytest.mark.isolated(OPSMITH_HOST_WINDOW=("on", "off"), nightly=("off",))
-SIM = opsmith.load(str(HERE / "backend.yaml"))
+pytestmark = pytest.mark.isolated(
+    TRITON_KERNELS=("interpreted", "compiled", "interpreted, discrete", "compiled, discrete"),
+    nightly=("interpreted, discrete", "compiled, discrete"),
+)
+HOW = os.environ.get("TRITON_KERNELS", "interpreted")
+if "discrete" in HOW:
+    os.environ["OPSMITH_HOST_WINDOW"] = "off"
+IS_COMPILED = "compiled" in HOW
+SIM = opsmith.load(str(HERE / ("compiled.yaml" if IS_COMPILED else "backend.yaml")))
+S_INTERPRETER = "'s interpreter cannot run"
+# Calls that the host is told to have computed, of one of a kernel.
+BY_HOST = 0 if IS_COMPILED else 1
 
 
 def moved(value: Any) -> Any:
@@ -32,7 +43,7 @@ def agree(function: Callable[..., Tensor], *args: Any, **close: float) -> None:
     with opsmith.count_fallbacks(callers=False) as block:
         found = function(*there)
     theirs = function(*args)
-    assert {each.kernel_calls for each in block.fallbacks.counts} == {1}, block.fallbacks
+    assert sum(each.kernel_calls for each in block.fallbacks.counts) == BY_HOST, block.fallbacks
     assert found.stride() == theirs.stride()
     torch.testing.assert_close(found.cpu(), theirs, **close)
 
@@ -40,8 +51,8 @@ def agree(function: Callable[..., Tensor], *args: Any, **close: float) -> None:
 def test_the_plan_says_where_they_run() -> None:
     entry = SIM.plan.entry("add.Tensor")
     assert entry.library == "rows"
-    assert entry.place is Place.COPIES
-    assert "Triton's interpreter runs it" in entry.why
+    assert entry.place is (Place.DEVICE if IS_COMPILED else Place.COPIES)
+    assert ("Triton's interpreter runs it" in entry.why) is not IS_COMPILED
     assert entry.next is not None
     assert entry.next.library == "optimized"
 
@@ -148,10 +159,10 @@ def test_refusals_are_told_where_nothing_follows() -> None:
 def test_a_kernel_that_fails_says_where() -> None:
     with pytest.raises(opsmith.Unsupported) as error:
         torch.erf(torch.ones(2, device="sim"))
-    message, remedy = str(error.value).split("\n")
+    message, _, remedy = str(error.value).rpartition("\n")
     assert message.startswith(
-        f"{HERE / 'kernels.yaml'}:23:6: Triton's interpreter cannot run `kernels.py:tangent` for this call "
-        "of `erf.out`: "
+        f"{HERE / 'kernels.yaml'}:23:6: Triton{' cannot compile' if IS_COMPILED else S_INTERPRETER} "
+        "`kernels.py:tangent` for this call of `erf.out`: "
     )
     assert "no_such_function" in message
     assert remedy.startswith("  remedy: limit the entry to the dtypes that it takes")
@@ -172,10 +183,15 @@ def test_mistakes_in_the_module_are_located() -> None:
     )
 
 
-def test_their_calls_and_bytes_are_the_hosts() -> None:
+def test_calls_and_bytes_are_the_hosts_where_it_interprets() -> None:
     x = torch.randn(4, 8, device="sim")
     with opsmith.count_fallbacks(callers=False) as block:
         torch.sigmoid(x)
+    if IS_COMPILED:
+        assert block.fallbacks.counts == ()
+        with opsmith.fallback("deny"):
+            torch.sigmoid(x)
+        return
     (count,) = block.fallbacks.counts
     assert (count.operator, count.calls, count.kernel_calls) == ("sigmoid", 1, 1)
     assert count.bytes_moved == 4 * x.nbytes  # x and the result, both ways

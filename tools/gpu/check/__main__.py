@@ -85,6 +85,9 @@ def steps(backend: str, peer: str, *, small: bool) -> list[Step]:
             )
         ),
         *(libraries(figures) if backend == "cuda_driver" else ()),
+        *(
+            tritons() if backend == "cuda_driver" and not small else ()
+        ),  # ptxas makes no code for a stand-in
         Step(
             "conform",
             120,
@@ -111,6 +114,15 @@ def libraries(figures: tuple[str, ...]) -> list[Step]:
                 ("compiled", 120),
             )
         ),
+    ]
+
+
+def tritons() -> list[Step]:
+    """The steps for kernels in Triton, compiled by its own backend for NVIDIA's devices."""
+    backend = "tools/gpu/check/triton.yaml"
+    return [
+        Step("triton's device", 60, ("-m", "opsmith", "build", backend, "--json")),
+        Step("triton", 60, ("tools/gpu/check/triton_kernels.py", backend)),
     ]
 
 

@@ -794,6 +794,9 @@ ENTRY cuModuleGetFunction(CUfunction* function, CUmodule module, const char* nam
   auto* const made = new Function{device, reinterpret_cast<decltype(Function::launch)>(found)};
   return *function = reinterpret_cast<CUfunction>(made), kSuccess;
 }
+ENTRY cuFuncSetAttribute(CUfunction, int, int) {
+  return kSuccess;
+}
 ENTRY cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                      unsigned bz, unsigned, CUstream stream, void** arguments, void**) {
   NEED_OWN(stream)

@@ -136,6 +136,7 @@ constexpr int kNcclMin = 3;
   F(EventElapsedTime, "cuEventElapsedTime", (float*, CUevent, CUevent))                                    \
   F(ModuleLoadData, "cuModuleLoadData", (CUmodule*, const void*))                                          \
   F(ModuleGetFunction, "cuModuleGetFunction", (CUfunction*, CUmodule, const char*))                        \
+  F(FuncSetAttribute, "cuFuncSetAttribute", (CUfunction, int, int))                                        \
   F(LaunchKernel, "cuLaunchKernel",                                                                        \
     (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void**,   \
      void**))

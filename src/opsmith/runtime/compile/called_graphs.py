@@ -19,6 +19,7 @@ from opsmith.runtime.compile.compiling import called_in_code, compiling
 from opsmith.runtime.compile.cpp_graphs import written_by_functions
 from opsmith.runtime.compile.eager_kernels import NOTHING_FUSED
 from opsmith.runtime.compile.replayed_graphs import Call, replayed
+from opsmith.runtime.compile.triton_kernels import tritons_compiler
 from opsmith.torch_names import (
     CompiledFxGraph,
     OpOverload,
@@ -69,7 +70,8 @@ def call_what_is_not_compiled(device: str) -> None:
         called_in_code.clear()
         kernels = metrics.generated_kernel_count
         try:
-            code = compile_graph(gm, example_inputs, *given, **named)
+            with tritons_compiler(plan, device):
+                code = compile_graph(gm, example_inputs, *given, **named)
         except Exception as error:
             reason = _reason(error)
             _log.warning(

@@ -12,6 +12,7 @@ from opsmith.description import FLAG_GEMS, Execution, Kernel, TritonForm, check_
 from opsmith.driver.named import imported
 from opsmith.errors import KernelRejected
 from opsmith.runtime.kernel_modules import absent, module_of, refusal
+from opsmith.runtime.triton.device import backend_of_the_device
 from opsmith.runtime.triton.flag_gems import import_flag_gems
 from opsmith.runtime.triton.interpreter import interpret_on_devices
 
@@ -23,19 +24,25 @@ def callable_of_kernel(kernel: Kernel, schema: str) -> Callable[..., Any]:
     function raises :class:`Unsupported` where Triton cannot compile a call.
     """
     not_compiled = _compilers_errors(kernel)
-    who = "Triton cannot compile"
+    # Here: it needs Triton, which the line above has found.
+    from opsmith.runtime.triton.driver import activate
+
     if _is_interpreted(kernel):
+        activate(None)
         interpret_on_devices()
         who = "Triton's interpreter cannot run"
+    else:
+        activate(backend_of_the_device())
+        who = "Triton cannot compile"
     call = _callable(kernel, schema)
 
     def computed(*args: Any, **kwargs: Any) -> Any:
         try:
             return call(*args, **kwargs)
         except not_compiled as error:
-            raise refusal(
-                kernel, f"{who} `{kernel.symbol}` for this call of `{kernel.operator}`: {error}"
-            ) from error
+            cause = "" if error.__cause__ is None else f"\n{error.__cause__}"
+            text = f"{who} `{kernel.symbol}` for this call of `{kernel.operator}`: {error}{cause}"
+            raise refusal(kernel, text) from error
 
     return computed
 

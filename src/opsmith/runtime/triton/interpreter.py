@@ -22,7 +22,6 @@ import torch
 
 from opsmith import torch_names
 from opsmith.errors import Unsupported
-from opsmith.runtime.triton.driver import activate_driver
 
 ONLY_MOVES_BFLOAT16 = "_opsmith_only_moves_bfloat16"
 """An attribute of functions of ``@triton.jit`` that compute with bfloat16 in no other way than as float32."""
@@ -34,13 +33,13 @@ _state = threading.local()
 @functools.cache
 def interpret_on_devices() -> None:
     """Has launches with a Tensor of a PrivateUse1 device interpreted from now on."""
+    # Here: they need Triton.
     from triton import language
     from triton.runtime import interpreter
     from triton.runtime.autotuner import Autotuner
     from triton.runtime.interpreter import InterpretedFunction, InterpreterBuilder, TensorHandle
     from triton.runtime.jit import JITFunction
 
-    activate_driver()
     compiled_run, compiled_call = JITFunction.run, JITFunction.__call__
     interpreter_run = InterpretedFunction.run
     cut_off = InterpreterBuilder.cast_impl

@@ -49,6 +49,10 @@ std::tuple<int64_t, int64_t> take_philox_numbers_for(int64_t count, std::optiona
   return {static_cast<int64_t>(taken.seed), static_cast<int64_t>(taken.offset)};
 }
 
+void check_status(int64_t status, const std::string& action, int64_t device) {
+  check(static_cast<opsmith_status>(status), action.c_str(), device_argument(device));
+}
+
 TORCH_LIBRARY_FRAGMENT(opsmith, m) {
   m.def("load_driver(str path, bool use_host_window) -> ()", &load_driver);
   m.def("driver_name() -> str", &driver_name);
@@ -57,6 +61,7 @@ TORCH_LIBRARY_FRAGMENT(opsmith, m) {
       "device_properties(int device) -> (str name, str architecture, int total_memory, int alignment, "
       "int multiprocessors)",
       &device_properties);
+  m.def("check_status(int status, str action, int device) -> ()", &check_status);
   m.def("draw_numbers_of_the_cpu() -> ()", &draw_numbers_of_the_cpu);
   m.def("take_philox_numbers(int count, Generator? generator, int device) -> (int seed, int offset)",
         &take_philox_numbers_for);
