@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import torch
@@ -9,7 +10,8 @@ from torch import nn
 
 import opsmith
 
-backend = opsmith.load(str(Path(__file__).with_name("backend.yaml")))
+described = sys.argv[1] if sys.argv[1:] else "backend.yaml"
+backend = opsmith.load(str(Path(__file__).with_name(described)))
 
 for name in ("_softmax.out", "leaky_relu.out", "deg2rad.out"):
     entry = backend.plan.entry(name)

@@ -14,6 +14,7 @@ import torch
 
 from opsmith.errors import LoadError, Unsupported
 from opsmith.runtime.triton.device import triton_device
+from opsmith.trusted_files import open_library
 
 _LAUNCH = "opsmith_triton_launch"
 # By Triton's names of types: struct's, which lays them out as C does.
@@ -75,7 +76,7 @@ def load_binary(
 def _launch_function() -> Any:
     """The driver's ``opsmith_triton_launch``; raises :class:`LoadError` where it exports none."""
     device = triton_device()
-    library = ctypes.CDLL(str(device.driver))
+    library = open_library(device.driver)
     try:
         function = library[_LAUNCH]
     except AttributeError:
