@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import importlib
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -23,6 +24,7 @@ from opsmith.runtime.contiguous import Contiguous
 from opsmith.runtime.kernel_modules import absent, module_of, refusal
 from opsmith.runtime.streams import native_handle
 from opsmith.schema import qualified
+from opsmith.trusted_files import check_trusted
 
 _SHARED_LIBRARY = (".so", ".dylib", ".dll")
 
@@ -140,6 +142,7 @@ def _found(kernel: Kernel, described: TvmFunction, tvm_ffi: ModuleType) -> Calla
 
 
 def _exported(kernel: Kernel, library: str, name: str, tvm_ffi: ModuleType) -> Callable[..., Any]:
+    check_trusted(Path(library), kernel.location)
     try:
         module = tvm_ffi.load_module(library)
     except Exception as error:
