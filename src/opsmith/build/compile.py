@@ -145,8 +145,8 @@ class Compilation:
 
     def _is_usable(self, path: Path) -> bool:
         """Whether ``path`` is made; of what is to be relocatable, without a word of where that was."""
-        discard_untrusted(path)
         if not is_usable(path):
+            discard_untrusted(path)
             return False
         hidden = self._hidden_folders
         if hidden and places_in(path.read_bytes(), hidden):
