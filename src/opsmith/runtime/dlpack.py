@@ -16,7 +16,7 @@ from torch.overrides import has_torch_function_unary
 from torch.utils import dlpack
 from torch.utils.dlpack import DLDeviceType
 
-from opsmith.runtime.streams import default_stream, native_handle, stream_of_handle
+from opsmith.runtime.streams import current_handle, default_stream, stream_of_handle
 
 _NO_WAIT = -1
 
@@ -73,7 +73,7 @@ class _ForCurrentStream:
         self._device = device
 
     def __dlpack__(self, **options: Any) -> Any:
-        stream = native_handle(torch.accelerator.current_stream(self._device))
+        stream = current_handle(self._device)
         try:
             return self._producer.__dlpack__(stream=stream, **options)
         except TypeError:  # older than streams, or than one of the options

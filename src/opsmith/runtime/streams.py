@@ -123,6 +123,11 @@ def native_handle(stream: torch.Stream) -> int:
     return handle
 
 
+def current_handle(device: int) -> int:
+    """The driver's handle of the current stream of ``device``."""
+    return native_handle(torch.accelerator.current_stream(device))
+
+
 def _stream(device: int, stream_id: int) -> torch.Stream:
     device_type = torch.accelerator.current_stream(device).device_type
     return torch.Stream(stream_id=stream_id, device_index=device, device_type=device_type)

@@ -22,7 +22,7 @@ from opsmith.errors import KernelRejected
 from opsmith.plan import Entry
 from opsmith.runtime.contiguous import Contiguous
 from opsmith.runtime.kernel_modules import absent, module_of, refusal
-from opsmith.runtime.streams import native_handle
+from opsmith.runtime.streams import current_handle
 from opsmith.schema import qualified
 from opsmith.trusted_files import check_trusted
 
@@ -183,7 +183,7 @@ def _for_device(
 
     def call(*args: Any) -> None:
         index = torch.accelerator.current_device_index()
-        with tvm_ffi.use_raw_stream(tvm_ffi.device(device_type, index), _current_stream(index)):
+        with tvm_ffi.use_raw_stream(tvm_ffi.device(device_type, index), current_handle(index)):
             function(*map(exported, args))
 
     return call
@@ -194,11 +194,7 @@ def _learns_stream(tvm_ffi: ModuleType) -> bool:
     index = torch.accelerator.current_device_index()
     found = tvm_ffi.convert(lambda tensor: tvm_ffi.get_raw_stream(tensor.device))
     device = torch.accelerator.current_accelerator()
-    return bool(found(torch.empty(0, device=device)) == _current_stream(index))
-
-
-def _current_stream(index: int) -> int:
-    return native_handle(torch.accelerator.current_stream(index))
+    return bool(found(torch.empty(0, device=device)) == current_handle(index))
 
 
 class _Exported:

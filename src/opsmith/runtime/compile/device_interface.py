@@ -9,6 +9,7 @@ import torch
 
 from opsmith import runtime
 from opsmith.runtime.loaded import loaded_backend
+from opsmith.runtime.streams import current_handle
 from opsmith.torch_names import (
     DeviceInterface,
     _accelerator_exchangeDevice,
@@ -148,8 +149,7 @@ def interface_of(device_type: str) -> type[DeviceInterface]:
         @staticmethod
         def get_raw_stream(device_idx: int) -> int:
             """The driver's handle of the current stream, as an address."""
-            stream: Any = torch.accelerator.current_stream(device_idx)
-            return int(stream.native_handle)
+            return current_handle(device_idx)
 
     setattr(Interface, "Worker", Worker)  # noqa: B010  # to mypy it is another class
     return Interface

@@ -19,6 +19,7 @@ from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 
 from opsmith.errors import KernelRejected
+from opsmith.runtime.streams import current_handle
 from opsmith.runtime.triton.binaries import Launcher, load_binary
 from opsmith.runtime.triton.device import backend_of_the_device, triton_device
 
@@ -46,6 +47,7 @@ class DeviceDriver(DriverBase):  # type: ignore[misc]
         self._namespace = getattr(torch, self.device)
         self.get_current_device: Callable[[], int] = self._namespace.current_device
         self.set_current_device: Callable[[int], None] = self._namespace.set_device
+        self.get_current_stream = current_handle
         self.utils = SimpleNamespace(
             load_binary=functools.partial(load_binary, self),
             get_device_properties=lambda index: {
@@ -67,11 +69,6 @@ class DeviceDriver(DriverBase):  # type: ignore[misc]
 
     def map_python_to_cpp_type(self, ty: str) -> str:
         raise NotImplementedError("a launch is written by no C++ of Triton's here")
-
-    def get_current_stream(self, index: int) -> int:
-        """The handle of the driver's."""
-        stream: Any = torch.accelerator.current_stream(index)
-        return int(stream.native_handle)
 
     def get_active_torch_device(self) -> torch.device:
         return torch.device(self.device, self.get_current_device())

@@ -19,7 +19,7 @@ from types import ModuleType, SimpleNamespace
 
 import torch
 
-from opsmith import torch_names
+from opsmith.runtime.triton.device import triton_device
 from opsmith.runtime.triton.interpreter import with_first_configuration
 from opsmith.runtime.triton.libdevice import libdevice
 
@@ -31,7 +31,7 @@ _EXTRA = "opsmith"
 @functools.cache
 def import_flag_gems(*, is_interpreted: bool) -> ModuleType:
     """The package, imported for the loaded device, whose kernels Triton's interpreter runs or its backend."""
-    device = torch_names._get_privateuse1_backend_name()
+    device = triton_device().name
     with _as_vendor(device, _EXTRA if is_interpreted else _backend()):
         module = importlib.import_module("flag_gems")
     if is_interpreted:

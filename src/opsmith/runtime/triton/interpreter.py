@@ -20,8 +20,8 @@ from typing import Any
 
 import torch
 
-from opsmith import torch_names
 from opsmith.errors import Unsupported
+from opsmith.runtime.triton.device import triton_device
 
 ONLY_MOVES_BFLOAT16 = "_opsmith_only_moves_bfloat16"
 """An attribute of functions of ``@triton.jit`` that compute with bfloat16 in no other way than as float32."""
@@ -177,7 +177,7 @@ def _moved(arguments: Iterable[Any]) -> int:
     storages = {
         each.untyped_storage()._cdata: each.untyped_storage().nbytes()
         for each in arguments
-        if isinstance(each, torch.Tensor) and each.device.type == _device_type()
+        if isinstance(each, torch.Tensor) and each.device.type == triton_device().name
     }
     return 2 * sum(storages.values())
 
@@ -211,12 +211,6 @@ def _is_on_device(arguments: Iterable[Any]) -> bool:
         if isinstance(each, tuple):
             if _is_on_device(each):
                 return True
-        elif getattr(getattr(each, "device", None), "type", "") == _device_type():
+        elif getattr(getattr(each, "device", None), "type", "") == triton_device().name:
             return True
     return False
-
-
-@functools.cache
-def _device_type() -> str:
-    name: str = torch_names._get_privateuse1_backend_name()
-    return name
