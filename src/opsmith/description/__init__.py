@@ -22,6 +22,7 @@ from opsmith.description.installed import (
 from opsmith.description.launch_expressions import function_of
 from opsmith.description.library import read_library
 from opsmith.description.model import (
+    SHARED_LIBRARY,
     Abi,
     ArgMeta,
     AttentionFeature,
@@ -74,6 +75,7 @@ __all__ = [
     "FLAG_GEMS",
     "HOST_WINDOW",
     "SCALAR_TYPE_OF",
+    "SHARED_LIBRARY",
     "Abi",
     "ArgMeta",
     "AttentionFeature",

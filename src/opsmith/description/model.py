@@ -211,6 +211,10 @@ class TritonLaunch:
     options: tuple[tuple[str, bool | int | float | str], ...] = ()
 
 
+SHARED_LIBRARY = (".so", ".dylib", ".dll")
+"""The ends of the names of shared libraries."""
+
+
 @dataclass(frozen=True)
 class TvmFunction:
     """The function ``name`` of tvm-ffi's in ``module``: a shared library, a file or a module of Python.

@@ -19,15 +19,21 @@ from opsmith.description.entries import (
     is_shaped_by_pytorch,
     kernels_of_entries,
 )
-from opsmith.description.model import Abi, DimOrder, Execution, Kernel, Library, TvmFunction
+from opsmith.description.model import (
+    SHARED_LIBRARY,
+    Abi,
+    DimOrder,
+    Execution,
+    Kernel,
+    Library,
+    TvmFunction,
+)
 from opsmith.description.names import check_library_name, operator_name
 from opsmith.description.paths import named_file
 from opsmith.description.python_driver import python_source
 from opsmith.errors import KernelRejected, nearest
 from opsmith.schema import Catalogue, Operator, Variant
 from opsmith.schema.catalogue import function_schema
-
-_SHARED_LIBRARY = (".so", ".dylib", ".dll")
 
 # The types of arguments that tvm-ffi has no value for.
 _WITHOUT_VALUE = re.compile(r"Generator|Layout|MemoryFormat|Device|Stream|Storage|Dimname")
@@ -77,7 +83,7 @@ def read_tvm_ffi_manifest(document: Document, catalogue: Catalogue | None) -> Li
 
 def _module(document: Document, text: str) -> Path | str:
     folder, location = document.path.parent, document.locate("module")
-    if text.endswith(_SHARED_LIBRARY):
+    if text.endswith(SHARED_LIBRARY):
         return named_file(text, folder, location)
     return python_source(text, folder, location) if text else ""
 

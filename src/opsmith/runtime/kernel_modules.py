@@ -1,7 +1,8 @@
-"""The Python modules that have a manifest's kernels; errors for a missing kernel and for a refused call."""
+"""The Python modules that a manifest's kernels lie in and need; errors for missing ones and refused calls."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -9,6 +10,19 @@ from types import ModuleType
 from opsmith.description import Kernel
 from opsmith.driver.named import imported
 from opsmith.errors import KernelRejected, Unsupported, nearest
+
+
+def needed(kernel: Kernel, module: str, whose: str, package: str) -> ModuleType:
+    """The ``module`` without which ``kernel`` does not run, of what people call ``whose``."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise KernelRejected(
+            f"`{kernel.symbol}`, the kernel of `{kernel.operator}`, needs {whose}, which cannot be imported: "
+            f"{error}",
+            location=kernel.location,
+            remedy=f"pip install {package}",
+        ) from error
 
 
 def module_of(

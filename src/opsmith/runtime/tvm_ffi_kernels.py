@@ -7,7 +7,6 @@ and the function finds the current stream where tvm-ffi's kernels look for it, i
 from __future__ import annotations
 
 import ctypes
-import importlib
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -17,16 +16,21 @@ import torch
 from torch import Tensor
 from torch.utils.dlpack import DLDeviceType
 
-from opsmith.description import DimOrder, Execution, Kernel, TvmFunction, parameters_of
+from opsmith.description import (
+    SHARED_LIBRARY,
+    DimOrder,
+    Execution,
+    Kernel,
+    TvmFunction,
+    parameters_of,
+)
 from opsmith.errors import KernelRejected
 from opsmith.plan import Entry
 from opsmith.runtime.contiguous import Contiguous
-from opsmith.runtime.kernel_modules import absent, module_of, refusal
+from opsmith.runtime.kernel_modules import absent, module_of, needed, refusal
 from opsmith.runtime.streams import current_handle
 from opsmith.schema import qualified
 from opsmith.trusted_files import check_trusted
-
-_SHARED_LIBRARY = (".so", ".dylib", ".dll")
 
 
 def call_of_kernel(entry: Entry, schema: str) -> Callable[..., None]:
@@ -108,15 +112,7 @@ def _overload(operator: str) -> Any:
 
 
 def _function(kernel: Kernel, described: TvmFunction) -> Callable[..., Any]:
-    try:
-        tvm_ffi = importlib.import_module("tvm_ffi")
-    except ImportError as error:
-        raise KernelRejected(
-            f"`{kernel.symbol}`, the kernel of `{kernel.operator}`, needs tvm-ffi, which cannot be imported: "
-            f"{error}",
-            location=kernel.location,
-            remedy="pip install apache-tvm-ffi",
-        ) from error
+    tvm_ffi = needed(kernel, "tvm_ffi", "tvm-ffi", "apache-tvm-ffi")
     found = _found(kernel, described, tvm_ffi)
     if kernel.execution is not Execution.DEVICE:
         return found
@@ -125,7 +121,7 @@ def _function(kernel: Kernel, described: TvmFunction) -> Callable[..., Any]:
 
 def _found(kernel: Kernel, described: TvmFunction, tvm_ffi: ModuleType) -> Callable[..., Any]:
     name, source = described.name, described.module
-    if source.endswith(_SHARED_LIBRARY):
+    if source.endswith(SHARED_LIBRARY):
         return _exported(kernel, source, name, tvm_ffi)
     module = module_of(kernel, source) if source else None
     found = getattr(module, name, None) or tvm_ffi.get_global_func(name, allow_missing=True)

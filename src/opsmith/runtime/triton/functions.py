@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -11,7 +10,7 @@ from typing import Any
 from opsmith.description import FLAG_GEMS, Execution, Kernel, TritonForm, check_callable
 from opsmith.driver.named import imported
 from opsmith.errors import KernelRejected
-from opsmith.runtime.kernel_modules import absent, module_of, refusal
+from opsmith.runtime.kernel_modules import absent, module_of, needed, refusal
 from opsmith.runtime.triton.device import backend_of_the_device
 from opsmith.runtime.triton.flag_gems import import_flag_gems
 from opsmith.runtime.triton.interpreter import interpret_on_devices
@@ -53,18 +52,12 @@ def _is_interpreted(kernel: Kernel) -> bool:
 
 def _compilers_errors(kernel: Kernel) -> tuple[type[Exception], ...]:
     """The exceptions by which Triton says that it cannot compile, or interpret, a function for a call."""
-    try:
-        compilation = importlib.import_module("triton.compiler.errors").CompilationError
-        running = importlib.import_module("triton.runtime.errors")
-    except ImportError as error:
-        raise KernelRejected(
-            f"`{kernel.symbol}`, the kernel of `{kernel.operator}`, needs Triton, which cannot be imported: "
-            f"{error}",
-            location=kernel.location,
-            remedy="pip install triton",
-        ) from error
-    # What the interpreter has computed when it fails is in its copies: no Tensor has changed.
-    return compilation, running.OutOfResources, running.InterpreterError
+    compiling, running = (
+        needed(kernel, f"triton.{part}.errors", "Triton", "triton")
+        for part in ("compiler", "runtime")
+    )
+    # An interpreter that fails has written to its copies alone: no Tensor has changed.
+    return compiling.CompilationError, running.OutOfResources, running.InterpreterError
 
 
 def _callable(kernel: Kernel, schema: str) -> Callable[..., Any]:
