@@ -175,6 +175,10 @@ class _Writer:
         name, kind = self._values[value]
         return f"{name}[{index}]" if kind.shape else name
 
+    def _widened(self, value: str) -> str:
+        wide = "f64" if self._type(value).element == "f64" else "f32"
+        return f"static_cast<{wide}>({self._at(value)})"
+
     def _define(self, value: str, kind: Type, element: str) -> None:
         """``value`` is that of which ``element`` is the element ``i``."""
         name, cpp = self._bind(value, kind), _cpp(kind.element)
@@ -214,13 +218,11 @@ class _Writer:
         elif name in _UNARY:
             self._elementwise(operation, _UNARY[name], self._type(operands[0]))
         elif name in _CONVERSIONS:
-            self._elementwise(
-                operation, _CONVERSIONS[name], type_of(re.split(r" to | -> ", operation.types)[-1])
-            )
+            self._elementwise(operation, _CONVERSIONS[name], operation.result_type)
         elif name in _SAME_ELEMENTS:
             self._bind(
                 operation.results[0],
-                type_of(operation.types.split(" -> ")[1]),
+                operation.result_type,
                 self._name(operands[0]),
             )
         elif name not in _NOTHING:
@@ -256,7 +258,7 @@ class _Writer:
         self._compare(operation, _COMPARED_FLOATS)
 
     def _compare(self, operation: Operation, known: dict[str, str]) -> None:
-        expression = known[operation.text.split(",")[0].strip()]
+        expression = known[operation.word]
         self._elementwise(operation, expression, self._type(operation.operands[0]).of("i1"))
 
     def _arith_select(self, operation: Operation) -> None:
@@ -269,57 +271,51 @@ class _Writer:
         )
 
     def _math_fma(self, operation: Operation) -> None:
-        a, b, c = map(self._at, operation.operands)
-        kind = self._type(operation.operands[0])
-        wide = "f64" if kind.element == "f64" else "f32"
-        values = ", ".join(f"static_cast<{wide}>({each})" for each in (a, b, c))
-        self._define(operation.results[0], kind, f"std::fma({values})")
+        values = ", ".join(map(self._widened, operation.operands))
+        self._define(operation.results[0], operation.result_type, f"std::fma({values})")
 
     def _tt_clampf(self, operation: Operation) -> None:
-        x, low, high = (
-            f"static_cast<{'f64' if self._type(each).element == 'f64' else 'f32'}>({self._at(each)})"
-            for each in operation.operands
-        )
+        x, low, high = map(self._widened, operation.operands)
         carries = "true" if "all" in operation.text else "false"
         self._define(
             operation.results[0],
-            self._type(operation.operands[0]),
+            operation.result_type,
             f"smaller<{carries}>(larger<{carries}>({x}, {low}), {high})",
         )
 
     def _tt_extern_elementwise(self, operation: Operation) -> None:
         values = ", ".join(map(self._at, operation.operands))
-        kind = type_of(operation.types.split(" -> ")[1])
+        kind = operation.result_type
         self._define(operation.results[0], kind, f"{operation.attribute('symbol')}({values})")
 
     def _tt_get_program_id(self, operation: Operation) -> None:
-        self._define(
-            operation.results[0], Type((), "i32"), f"id[{'xyz'.index(operation.text.strip()[0])}]"
-        )
+        self._of_axis(operation, "id")
 
     def _tt_get_num_programs(self, operation: Operation) -> None:
-        self._define(
-            operation.results[0], Type((), "i32"), f"grid[{'xyz'.index(operation.text.strip()[0])}]"
-        )
+        self._of_axis(operation, "grid")
+
+    def _of_axis(self, operation: Operation, name: str) -> None:
+        axis = "xyz".index(operation.word)
+        self._define(operation.results[0], operation.result_type, f"{name}[{axis}]")
 
     def _tt_make_range(self, operation: Operation) -> None:
         self._define(
-            operation.results[0], type_of(operation.types), f"{operation.attribute('start')} + i"
+            operation.results[0], operation.result_type, f"{operation.attribute('start')} + i"
         )
 
     def _tt_splat(self, operation: Operation) -> None:
-        kind = type_of(operation.types.split(" -> ")[1])
+        kind = operation.result_type
         self._define(operation.results[0], kind, self._at(operation.operands[0]))
 
     def _tt_unsplat(self, operation: Operation) -> None:
-        kind = type_of(operation.types.split(" -> ")[-1])
+        kind = operation.result_type
         self._define(
             operation.results[0], Type((), kind.element), self._at(operation.operands[0], "0")
         )
 
     def _tt_broadcast(self, operation: Operation) -> None:
         (source,) = operation.operands
-        kind, of_source = type_of(operation.types.split(" -> ")[1]), self._type(source)
+        kind, of_source = operation.result_type, self._type(source)
         steps = [
             0 if size == 1 else step
             for size, step in zip(of_source.shape, _strides(of_source.shape), strict=True)
@@ -329,7 +325,7 @@ class _Writer:
     def _tt_trans(self, operation: Operation) -> None:
         (source,) = operation.operands
         order = [int(each) for each in operation.attribute("order").split(",")]
-        kind, steps = type_of(operation.types.split(" -> ")[1]), _strides(self._type(source).shape)
+        kind, steps = operation.result_type, _strides(self._type(source).shape)
         self._define(
             operation.results[0],
             kind,
@@ -340,19 +336,19 @@ class _Writer:
         first, second = (self._at(each, "i / 2") for each in operation.operands)
         self._define(
             operation.results[0],
-            type_of(operation.types.split(" -> ")[1]),
+            operation.result_type,
             f"i % 2 ? {second} : {first}",
         )
 
     def _tt_split(self, operation: Operation) -> None:
         (source,) = operation.operands
-        kind = type_of(operation.types.split(" -> ")[1])
+        kind = operation.result_type
         for half, result in enumerate(operation.results):
             self._define(result, kind, self._at(source, f"2 * i + {half}"))
 
     def _tt_cat(self, operation: Operation) -> None:
         first, second = operation.operands
-        kind, half = type_of(operation.types.split(" -> ")[1]), self._type(first).count
+        kind, half = operation.result_type, self._type(first).count
         self._define(
             operation.results[0],
             kind,
@@ -386,28 +382,23 @@ class _Writer:
 
     def _tt_atomic_rmw(self, operation: Operation) -> None:
         pointer, value, *mask = operation.operands
+        given = {"T": _cpp(self._type(pointer).pointee), "b": self._at(value)}
+        where = self._at(mask[0]) if mask else "true"
+        self._exchange(operation, _filled(_ATOMIC[operation.word], given), where)
+
+    def _tt_atomic_cas(self, operation: Operation) -> None:
+        _, expected, value = map(self._at, operation.operands)
+        self._exchange(operation, f"old == {expected} ? {value} : old", "true")
+
+    def _exchange(self, operation: Operation, following: str, where: str) -> None:
+        pointer = operation.operands[0]
         kind = self._type(pointer)
         cpp = _cpp(kind.pointee)
-        following = _filled(
-            _ATOMIC[operation.text.split(",")[0].strip()], {"T": cpp, "b": self._at(value)}
-        )
-        where = self._at(mask[0]) if mask else "true"
         self._define(
             operation.results[0],
             kind.of(kind.pointee),
             f"exchange<{cpp}>({self._at(pointer)}, {where}, "
             f"[&]({cpp} old) -> {cpp} {{ return {following}; }})",
-        )
-
-    def _tt_atomic_cas(self, operation: Operation) -> None:
-        pointer, expected, value = operation.operands
-        kind = self._type(pointer)
-        cpp = _cpp(kind.pointee)
-        following = f"old == {self._at(expected)} ? {self._at(value)} : old"
-        self._define(
-            operation.results[0],
-            kind.of(kind.pointee),
-            f"exchange<{cpp}>({self._at(pointer)}, true, [&]({cpp} old) -> {cpp} {{ return {following}; }})",
         )
 
     def _tt_dot(self, operation: Operation) -> None:

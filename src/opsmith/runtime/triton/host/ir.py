@@ -40,14 +40,24 @@ class Operation:
     name: str
     results: list[str]
     text: str
-    """What stands between the name and the types."""
+    """The text between the name and the types."""
     types: str
-    """What stands behind the last colon."""
+    """The text behind the last colon."""
     regions: list[Region] = field(default_factory=list)
 
     @cached_property
     def operands(self) -> list[str]:
         return _VALUE.findall(self.text)
+
+    @property
+    def result_type(self) -> Type:
+        """The type of the one result: behind the arrow, or that which all values have."""
+        return type_of(re.split(r" to | -> ", self.types)[-1])
+
+    @property
+    def word(self) -> str:
+        """The word that the text begins with: a predicate, an axis."""
+        return self.text.split(",")[0].strip()
 
     def attribute(self, name: str) -> str:
         found = re.search(rf'\b{name} = (?:"([^"]*)"|array<i\d+: ?([^>]*)>|([-\w.]+))', self.text)
