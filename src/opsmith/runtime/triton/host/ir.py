@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-_RESULTS = re.compile(r"(%[\w.]+)(?::(\d+))? = (.*)", re.S)
+_RESULTS = re.compile(r"(%[\w.]+(?:, %[\w.]+)*)(?::(\d+))? = (.*)", re.S)
 _NAME = re.compile(r'"?([a-z_]+\.[\w.]+)"?')
 _VALUE = re.compile(r"%[\w.]+(?:#\d+)?")
 _BLOCK = re.compile(r"\^bb\d+(?:\((.*)\))?:")
@@ -144,7 +144,10 @@ def _operation(line: str, lines: Iterator[str]) -> Operation:
     rest = line
     if match := _RESULTS.fullmatch(line):
         count = int(match[2] or 1)
-        results = [match[1]] if count == 1 else [f"{match[1]}#{each}" for each in range(count)]
+        # Some operations name each of several results, others number them.
+        results = match[1].split(", ")
+        if count > 1:
+            results = [f"{match[1]}#{each}" for each in range(count)]
         rest = match[3]
     regions = []
     opens = rest.endswith(("{", "({"))
