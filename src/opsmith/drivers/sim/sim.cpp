@@ -5,11 +5,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
-#include <exception>
 #include <string_view>
 #include <thread>
 
-#include "errors.h"
+#include "entry.h"
 #include "faults.h"
 #include "graph.h"
 #include "memory.h"
@@ -23,22 +22,6 @@ namespace {
 // Copies and fills up to this size run inline on an idle stream (see Note [Inline tasks]): about the time of
 // one hop.
 constexpr size_t kInlineBytes = size_t{1} << 20;
-
-// Runs an entry's body and keeps its exceptions on this side of the C boundary.
-template <class Body>
-opsmith_status entry(Body&& body) noexcept {
-  try {
-    return body();
-  } catch (const std::bad_alloc&) {
-    return fail(OPSMITH_FAILED, "the host is out of memory");
-  } catch (const std::exception& error) {
-    return fail(OPSMITH_FAILED, "%s", error.what());
-  }
-}
-
-opsmith_status lost(int device) {
-  return fail(OPSMITH_DEVICE_LOST, "device %d is lost (injected fault: device_lost:%d)", device, device);
-}
 
 // The simulator and the device an entry works on; `body` sees both only if they exist and the device is not
 // lost.
@@ -57,19 +40,6 @@ opsmith_status on_device(int index, Body&& body) noexcept {
       return lost(index);
     }
     return body(*simulator, *device);
-  });
-}
-
-template <class Body>
-opsmith_status on_stream(opsmith_stream stream, Body&& body) noexcept {
-  return entry([&] {
-    if (stream == nullptr) {
-      return fail(OPSMITH_INVALID_ARGUMENT, "the stream is null");
-    }
-    if (faults::is_lost(stream->device())) {
-      return lost(stream->device());
-    }
-    return body();
   });
 }
 

@@ -12,10 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "errors.h"
-#include "faults.h"
+#include "entry.h"
 #include "memory.h"
-#include "stream.h"
 
 namespace sim {
 namespace {
@@ -53,11 +51,8 @@ void* load(const opsmith_triton_binary& binary) {
 
 opsmith_status launch(opsmith_triton_binary& binary, opsmith_stream stream, const uint32_t grid[3],
                       const char* arguments, const opsmith_triton_argument* layout, uint32_t count) {
-  if (stream == nullptr || stream->device() != binary.device) {
+  if (stream->device() != binary.device) {
     return fail(OPSMITH_INVALID_ARGUMENT, "the stream is not of device %d", binary.device);
-  }
-  if (faults::is_lost(binary.device)) {
-    return fail(OPSMITH_DEVICE_LOST, "device %d is lost", binary.device);
   }
   if (binary.loaded == nullptr && (binary.loaded = load(binary)) == nullptr) {
     return OPSMITH_FAILED;
@@ -105,9 +100,7 @@ opsmith_status launch(opsmith_triton_binary& binary, opsmith_stream stream, cons
 extern "C" __attribute__((visibility("default"))) opsmith_status
 opsmith_triton_launch(opsmith_triton_binary* binary, opsmith_stream stream, const uint32_t grid[3],
                       const void* arguments, const opsmith_triton_argument* layout, uint32_t count) {
-  try {
+  return sim::on_stream(stream, [&] {
     return sim::launch(*binary, stream, grid, static_cast<const char*>(arguments), layout, count);
-  } catch (const std::exception& error) {
-    return sim::fail(OPSMITH_FAILED, "%s", error.what());
-  }
+  });
 }
