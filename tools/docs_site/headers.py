@@ -47,7 +47,7 @@ def header_page(path: Path) -> str:
 
 
 def _chunks(text: str) -> list[str]:
-    """What stands between empty lines outside of braces."""
+    """The pieces of a header between empty lines that are in no braces."""
     chunks, depth = [""], 0
     for line in text.splitlines(keepends=True):
         if line.isspace() and depth == 0:

@@ -8,7 +8,7 @@ import torch
 import tvm_ffi
 
 SEEN: list[tuple[str, int, tuple[int, ...]]] = []
-"""What the functions were called with: the device, the stream in the environment, strides."""
+"""The circumstances of the functions' calls: the device, the stream in the environment, strides."""
 
 
 def _of_device(tensor: Any) -> torch.Tensor:

@@ -11,7 +11,7 @@ using namespace cuda;
 
 constexpr unsigned kSharedMemoryWithoutAsking = 48 << 10;
 constexpr int kMaxDynamicSharedMemory = 8;  // CUfunction_attribute
-// What cuLaunchKernel's last parameter lists, in pairs up to a null.
+// The keys of cuLaunchKernel's last parameter, a list of pairs up to a null.
 void* const kParameterBuffer = reinterpret_cast<void*>(1);
 void* const kParameterBufferSize = reinterpret_cast<void*>(2);
 

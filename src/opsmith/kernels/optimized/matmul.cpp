@@ -185,7 +185,7 @@ Tensor& addmm_out(KernelRuntimeContext& context, const Tensor& self, const Tenso
                        self.sizes()[self.dim() - 1] == out.sizes()[1] && self.strides()[self.dim() - 1] == 1;
   const auto compute = [&](const auto& with) {
     using T = ElementOf<decltype(with)>;
-    // What is scaled is rounded, which of short floating point is for the end.
+    // A scaled `self` is rounded, which of short floating point is for the end.
     const bool in_product = !std::is_same_v<T, float> && multiplies;
     const bool accumulates = factor != 0.0f && !is_bias;
     if (accumulates) {

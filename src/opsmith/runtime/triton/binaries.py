@@ -1,4 +1,4 @@
-"""What Triton has compiled, launched by the driver: ``opsmith_triton.h`` as ctypes sees it."""
+"""Binaries of Triton's compiler, launched by the driver: ``opsmith_triton.h`` as ctypes sees it."""
 
 from __future__ import annotations
 

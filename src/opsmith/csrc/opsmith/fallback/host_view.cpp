@@ -198,7 +198,7 @@ at::Tensor HostViews::view(const at::Tensor& tensor, Access access) {
   return host;
 }
 
-// What was lent to be read, and is written too, is lent anew: copy-on-write memory is copied for that.
+// Memory that was lent to be read, and is written too, is lent anew: copy-on-write memory is copied for that.
 void HostViews::note_access(StorageEntry& entry, bool written) {
   if (written && !entry.written && has_host_window() &&
       C10_UNLIKELY(is_copied_on_write(entry.device.get()))) {

@@ -81,7 +81,7 @@ T smaller(T a, T b) {
   return b < a ? b : a;
 }
 
-// What libdevice has, and C++ by another name or not at all.
+// Functions of libdevice's that C++ has by another name or not at all.
 template <class T>
 T inverse_root(T x) {
   return 1 / std::sqrt(x);

@@ -39,7 +39,7 @@ _BLOCK = Path(__file__).with_name("block.h")
 
 @dataclass(frozen=True)
 class Options:
-    """What a launch may pass, most of which is for GPUs and is ignored here."""
+    """The options of a launch, most of which are for GPUs and ignored here."""
 
     num_warps: int = 4
     num_ctas: int = 1
