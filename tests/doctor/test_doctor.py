@@ -29,6 +29,7 @@ from opsmith.driver.table import Table
 from opsmith.errors import Location
 
 NAMES = [
+    "opsmith",
     "python",
     "torch",
     "features",
@@ -113,6 +114,7 @@ def test_the_command_as_json() -> None:
     assert result.exit_code == 0
     assert answer["ok"] is True
     assert [check["name"] for check in answer["checks"]] == NAMES
+    assert answer["checks"][0]["found"] == importlib.metadata.version("opsmith")
     assert answer["checks"][-1] == {
         "name": "driver of sim",
         "ok": False,

@@ -7,6 +7,7 @@ is its answer, with the command that puts it right.
 from __future__ import annotations
 
 import functools
+import importlib.metadata
 import importlib.util
 import os
 import platform
@@ -54,6 +55,7 @@ class Diagnosis:
 def diagnose(backend: str = "sim") -> list[Diagnosis]:
     """All checks, for building and loading ``backend`` (shipped, or the path of a ``backend.yaml``)."""
     return [
+        Diagnosis("opsmith", True, importlib.metadata.version("opsmith")),
         _python(),
         _torch(),
         _torch_features(),

@@ -130,17 +130,18 @@ def main() -> None:
     """Does what it is told until nobody is there."""
     connection = Connection(int(sys.argv[2]))
     opening = msgspec.json.decode(sys.argv[1], type=Opening)
+    # Its file loses its name at once: this process is ended by a signal as often as not.
     with tempfile.NamedTemporaryFile(prefix="opsmith-driver-check-") as notes:
         notes.write(bytes(CallNotes.SIZE))
         notes.flush()
         told = _Told(opening.subject(CallNotes(Path(notes.name))))
-        with contextlib.suppress(EOFError, OSError):
-            while True:
-                what, *arguments = connection.recv()
-                try:
-                    connection.send((None, getattr(told, what)(*arguments)))
-                except DriverFailure as failure:
-                    connection.send(((failure.entry, int(failure.status), failure.text), None))
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            what, *arguments = connection.recv()
+            try:
+                connection.send((None, getattr(told, what)(*arguments)))
+            except DriverFailure as failure:
+                connection.send(((failure.entry, int(failure.status), failure.text), None))
     os._exit(0)  # without the end of the interpreter: a driver's threads may still run
 
 
