@@ -33,7 +33,7 @@ from opsmith.build.stored import is_sound, make, seal, seal_of
 from opsmith.build.toolchain import Compiler, find_compiler, find_torch, ninja_binary
 from opsmith.build.work import work_directory
 from opsmith.cache_folder import cache_root
-from opsmith.description.backend import PACKAGE
+from opsmith.description.found import PACKAGE
 from opsmith.errors import (
     BuildError,
     CacheUnusable,

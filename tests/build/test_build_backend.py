@@ -25,7 +25,7 @@ from opsmith.build.cpu_operators import BRIDGE
 from opsmith.build.driver_library import driver_library
 from opsmith.build.stored import is_sound, seal, seal_of
 from opsmith.cache_folder import cache_root, sealed, unsealed
-from opsmith.description.backend import PACKAGE
+from opsmith.description.found import PACKAGE
 from opsmith.doctor.requirements import diagnose
 from opsmith.errors import CacheUnusable, CompilerMissing, FileUntrusted, SettingInvalid
 from opsmith.executorch import runtime as executorch_runtime

@@ -18,7 +18,7 @@ from opsmith.build.lean import compiled_instruction_sets
 from opsmith.build.shared_library import SharedLibrary
 from opsmith.build.toolchain import Compiler, find_compiler
 from opsmith.build.units import generated_units, own_units, runtime_units, together
-from opsmith.description.backend import PACKAGE
+from opsmith.description.found import PACKAGE
 from opsmith.errors import SettingInvalid
 from refusal import refusal
 from small_builds import ANSWER, built, library_of, written

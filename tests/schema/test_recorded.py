@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 import recorded_files
 
 # opsmith.schema has a function of that name.
-torch_release_module = sys.modules["opsmith.schema.torch_release"]
+torch_release_module = sys.modules["opsmith.schema.installed_torch"]
 
 Describe = Callable[..., Path]
 Install = Callable[[str], None]

@@ -1,18 +1,23 @@
 """The libraries of a backend as a process loads them: what they are, and those that a package carries."""
 
-from opsmith.built.backend import BuiltBackend
-from opsmith.built.carried import carried_backend, carried_plan, fitting_backend
-from opsmith.built.contents import (
-    FORMAT,
-    CarriedBuild,
-    CarriedFile,
-    Contents,
-    DriverClass,
-    Namespace,
-    Place,
-    read_contents,
-)
-from opsmith.built.torch_note import check_torch
+from typing import TYPE_CHECKING
+
+from opsmith.on_demand import names_of, on_demand
+
+if TYPE_CHECKING:
+    from opsmith.built.backend import BuiltBackend
+    from opsmith.built.carried import carried_backend, carried_plan, fitting_backend
+    from opsmith.built.contents import (
+        FORMAT,
+        CarriedBuild,
+        CarriedFile,
+        Contents,
+        DriverClass,
+        Namespace,
+        Place,
+        read_contents,
+    )
+    from opsmith.built.torch_note import check_torch
 
 __all__ = [
     "FORMAT",
@@ -29,3 +34,16 @@ __all__ = [
     "fitting_backend",
     "read_contents",
 ]
+
+__getattr__ = on_demand(
+    __name__,
+    names_of(
+        __name__,
+        {
+            "backend": "BuiltBackend",
+            "carried": "carried_backend carried_plan fitting_backend",
+            "contents": "read_contents CarriedBuild CarriedFile Contents DriverClass FORMAT Namespace Place",
+            "torch_note": "check_torch",
+        },
+    ),
+)

@@ -6,9 +6,11 @@ import sysconfig
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from opsmith.description import ExternalNamespace, PythonDriver, Rng
-from opsmith.errors import Location
+if TYPE_CHECKING:
+    from opsmith.description import ExternalNamespace, PythonDriver, Rng
+    from opsmith.errors import Location
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import platform
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from opsmith.built.backend import BuiltBackend
 from opsmith.built.contents import (
@@ -19,16 +20,13 @@ from opsmith.built.contents import (
     read_contents,
 )
 from opsmith.cache_folder import cache_root
-from opsmith.description import (
-    HOST_WINDOW,
-    ExternalNamespace,
-    PythonDriver,
-    Rng,
-    hides_host_windows,
-)
+from opsmith.description import HOST_WINDOW, Rng, hides_host_windows
 from opsmith.errors import Location, PackageInvalid, PackageUnfit
 from opsmith.schema import compiled_for, requirement, torch_version
 from opsmith.trusted_files import MOST_BYTES_OF_BINARIES, read_regular
+
+if TYPE_CHECKING:
+    from opsmith.description import ExternalNamespace, PythonDriver
 
 
 def carried_backend(description: Path) -> BuiltBackend | None:
@@ -121,10 +119,7 @@ def _backend(description: Path, contents: Contents, build: CarriedBuild) -> Buil
         rng=Rng(contents.rng),
         driver_location=_location(contents.driver_place, folder),
         cache=cache_root(),
-        external_namespaces=tuple(
-            ExternalNamespace(each.name, each.modules, _location(each.place, folder))
-            for each in contents.namespaces
-        ),
+        external_namespaces=_namespaces(contents, folder),
         python_driver=_driver_class(contents, folder),
         calls_python=contents.calls_python,
         package=contents.distribution,
@@ -135,9 +130,22 @@ def _backend(description: Path, contents: Contents, build: CarriedBuild) -> Buil
     )
 
 
+def _namespaces(contents: Contents, folder: Path) -> tuple[ExternalNamespace, ...]:
+    if not contents.namespaces:
+        return ()
+    from opsmith.description import ExternalNamespace  # few packages have one
+
+    return tuple(
+        ExternalNamespace(each.name, each.modules, _location(each.place, folder))
+        for each in contents.namespaces
+    )
+
+
 def _driver_class(contents: Contents, folder: Path) -> PythonDriver | None:
     if (named := contents.python_driver) is None:
         return None
+    from opsmith.description import PythonDriver  # few packages have one
+
     return PythonDriver(folder / named.file if named.file else named.module, named.name)
 
 

@@ -1,12 +1,12 @@
 """Reads ``backend.yaml`` into the model, refusing what cannot be meant.
 
-Finds shipped backends and libraries by name and others by path; checks every operator's name against
+Finds shipped libraries by name and others by path; checks every operator's name against
 the catalogue.  What a kernel may serve is the plan's business, not checked here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -19,8 +19,8 @@ from opsmith.description.device_names import check_device_name
 from opsmith.description.document import Document, read_document
 from opsmith.description.formats.flag_gems import FLAG_GEMS, INSTALL, find_flag_gems
 from opsmith.description.formats.known import YamlFormat, format_of
+from opsmith.description.found import PACKAGE, shipped_backends, shipped_libraries
 from opsmith.description.host_window import hides_host_windows
-from opsmith.description.installed import installed_backends
 from opsmith.description.library import read_library
 from opsmith.description.model import (
     Backend,
@@ -33,12 +33,12 @@ from opsmith.description.model import (
     Inductor,
     Library,
     NamedOperator,
-    Rng,
 )
 from opsmith.description.names import check_library_name, operator_name
 from opsmith.description.old_names import warn_of_old_name, with_new_name
 from opsmith.description.paths import directories_of, files_of, is_directory, is_file
 from opsmith.description.python_driver import python_driver, python_driver_of
+from opsmith.description.rng import Rng
 from opsmith.description.triton import TritonKey, is_interpreted, triton
 from opsmith.errors import (
     BackendUnknown,
@@ -51,7 +51,6 @@ from opsmith.errors import (
 )
 from opsmith.schema import Catalogue, Declaration, with_operators
 
-PACKAGE = Path(__file__).resolve().parent.parent
 RUNTIME_MANIFEST = PACKAGE / "csrc" / "runtime.yaml"
 
 # Shipped libraries by their names of the version before.
@@ -106,45 +105,6 @@ class _Backend(msgspec.Struct, forbid_unknown_fields=True):
     inductor: Literal["cpp", "triton", "eager-kernels"] | None = None
     triton: TritonKey | None = None
     autocast: AutocastKey = AutocastKey()
-
-
-def shipped_backends() -> dict[str, Path]:
-    """The backends that come with opsmith, by name."""
-    return {path.parent.name: path for path in sorted((PACKAGE / "drivers").glob("*/backend.yaml"))}
-
-
-def shipped_libraries() -> dict[str, Path]:
-    """The kernel libraries that come with opsmith, by name."""
-    return {path.parent.name: path for path in sorted((PACKAGE / "kernels").glob("*/kernels.yaml"))}
-
-
-def find_backend(name: str) -> Path:
-    """The ``backend.yaml`` that ``name`` means: a shipped backend's, a file, a folder's, a package's.
-
-    Raises :class:`BackendUnknown`.
-    """
-    shipped = shipped_backends()
-    if name in shipped:
-        return shipped[name]
-    path = Path(name)
-    if path.is_dir():
-        path = path / "backend.yaml"
-    if path.is_file():
-        return path.resolve()
-    installed = installed_backends()
-    if name in installed:
-        return installed[name]
-    known = [*shipped, *installed]
-    raise BackendUnknown(
-        f"there is no backend `{name}`{nearest(name, known)}",
-        remedy=f"name a shipped backend ({', '.join(shipped)}){_or_installed(installed)} or the path of a "
-        "backend.yaml",
-    )
-
-
-def _or_installed(installed: Iterable[str]) -> str:
-    names = ", ".join(installed)
-    return f", an installed one ({names})" if names else ""
 
 
 def read_backend(

@@ -34,7 +34,6 @@ from opsmith.description.model import (
     GivenMeta,
     Kernel,
     Library,
-    Rng,
     StubKernel,
     Unserved,
 )
@@ -46,6 +45,7 @@ from opsmith.description.names import (
 )
 from opsmith.description.other_releases import left_out
 from opsmith.description.paths import directories_of, files_of
+from opsmith.description.rng import Rng
 from opsmith.description.stubs import check_stub
 from opsmith.description.triton_kernels import read_triton_manifest
 from opsmith.description.tvm_ffi_kernels import read_tvm_ffi_manifest

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 
+from opsmith.description.rng import Rng
 from opsmith.errors import Location
 from opsmith.schema import Declaration
 
@@ -67,15 +68,6 @@ class Derive(Enum):
     """The out kernel, where there is one."""
     NOTHING = "nothing"
     """None: a variant without a kernel of its own is not built on this library's kernels."""
-
-
-class Rng(Enum):
-    """Which random numbers a device's generators give."""
-
-    PHILOX = "philox"
-    """Those of a counter-based generator with a seed and an offset, as other accelerators have."""
-    CPU = "cpu"
-    """Those that the CPU's generator gives for the same seed."""
 
 
 class Inductor(Enum):

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from opsmith.build.driver_library import build_driver, is_elf
 from opsmith.build.progress import OnProgress
-from opsmith.description import find_backend, python_driver, python_driver_of, read_backend
+from opsmith.description import find_backend, python_driver_of, read_backend
+from opsmith.description.python_driver import python_driver
 from opsmith.driver_check.running import Target
 from opsmith.errors import BackendUnknown, FileMissing, Location
 

@@ -2,30 +2,30 @@
 
 from typing import TYPE_CHECKING
 
-from opsmith.on_demand import on_demand
-from opsmith.plan.derivation_rules import Derivation, Into, Rule
-from opsmith.plan.model import (
-    AutocastRule,
-    Autograd,
-    AutogradRoute,
-    Elementwise,
-    Entry,
-    Interception,
-    KernelCall,
-    Meta,
-    MetaRule,
-    NotServed,
-    Operands,
-    Place,
-    Plan,
-    Route,
-    Shape,
-    claims_of,
-)
-from opsmith.plan.opened import OpenedBackend, open_backend, plan_backend
+from opsmith.on_demand import names_of, on_demand
 
 if TYPE_CHECKING:
+    from opsmith.plan.derivation_rules import Derivation, Into, Rule
     from opsmith.plan.interception import decompositions
+    from opsmith.plan.model import (
+        AutocastRule,
+        Autograd,
+        AutogradRoute,
+        Elementwise,
+        Entry,
+        Interception,
+        KernelCall,
+        Meta,
+        MetaRule,
+        NotServed,
+        Operands,
+        Place,
+        Plan,
+        Route,
+        Shape,
+        claims_of,
+    )
+    from opsmith.plan.opened import OpenedBackend, open_backend, plan_backend
     from opsmith.plan.resolver import resolve, resolve_group
 
 __all__ = [
@@ -56,12 +56,19 @@ __all__ = [
     "resolve_group",
 ]
 
-# A plan that is kept is read without what makes plans.
 __getattr__ = on_demand(
     __name__,
-    {
-        "decompositions": "opsmith.plan.interception",
-        "resolve": "opsmith.plan.resolver",
-        "resolve_group": "opsmith.plan.resolver",
-    },
+    names_of(
+        __name__,
+        {
+            "derivation_rules": "Derivation Into Rule",
+            "interception": "decompositions",
+            "model": (
+                "claims_of AutocastRule Autograd AutogradRoute Elementwise Entry Interception "
+                "KernelCall Meta MetaRule NotServed Operands Place Plan Route Shape"
+            ),
+            "opened": "open_backend plan_backend OpenedBackend",
+            "resolver": "resolve resolve_group",
+        },
+    ),
 )

@@ -12,10 +12,13 @@ import importlib.util
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from opsmith.description import ExternalNamespace
 from opsmith.errors import ExecutorchMissing
 from opsmith.torch_names import module_of
+
+if TYPE_CHECKING:
+    from opsmith.description import ExternalNamespace
 
 # The operators that pt2e writes into a graph; PyTorch defines them in Python, when somebody imports this.
 WRITTEN_BY_PT2E = module_of("quantized_decomposed_lib")

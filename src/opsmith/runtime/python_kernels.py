@@ -25,9 +25,9 @@ from opsmith.description import (
     Backend,
     Dtypes,
     Kernel,
-    python_kernel,
     with_python_kernels,
 )
+from opsmith.description.python_kernel import python_kernel
 from opsmith.errors import KernelDuplicate, LoadError, Unsupported
 from opsmith.plan import Entry, OpenedBackend, Place, Plan, Shape, resolve_group
 from opsmith.plan.conditions import ComputesIn, HasDtype, conditions

@@ -20,10 +20,10 @@ import msgspec
 import yaml
 
 from opsmith.errors import LoadError
+from opsmith.schema.installed_torch import torch_release, torch_version
 from opsmith.schema.kept_catalogue import Stored, stored
 from opsmith.schema.operator import Composite, Group, Operator, Result, Variant
 from opsmith.schema.recorded import files_of, nearest_release, read_recorded
-from opsmith.schema.torch_release import torch_release, torch_version
 
 if TYPE_CHECKING:
     from opsmith.torch_names import (

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import msgspec
 
+from opsmith.schema.installed_torch import torch_release
 from opsmith.schema.recorded import read_recorded
-from opsmith.schema.torch_release import torch_release
 
 
 @dataclass(frozen=True)

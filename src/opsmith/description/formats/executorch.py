@@ -27,11 +27,11 @@ from opsmith.description.model import (
     ExecutorchOperator,
     GivenMeta,
     Kernel,
-    Rng,
     Unserved,
 )
 from opsmith.description.names import IDENTIFIER, OPERATOR, obstacle_in_function, unknown_operator
 from opsmith.description.other_releases import left_out
+from opsmith.description.rng import Rng
 from opsmith.errors import (
     KernelDuplicate,
     KernelRejected,
