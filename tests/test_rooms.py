@@ -19,6 +19,7 @@ FLOORS = [
     {
         "cache_folder",
         "driver",
+        "file_states",
         "json_files",
         "output_files",
         "processor",

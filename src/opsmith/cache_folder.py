@@ -7,6 +7,7 @@ import hashlib
 import os
 import pwd
 import secrets
+import time
 import warnings
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +16,8 @@ from opsmith.errors import FileUntrusted
 from opsmith.trusted_files import Fault, fault_of
 
 VARIABLE = "OPSMITH_CACHE_DIR"
+
+_ONE_DAY = 24 * 3600
 
 
 class CacheWarning(UserWarning):
@@ -101,6 +104,16 @@ def replace_file(path: Path, content: bytes) -> None:
         with suppress(OSError):
             temporary.unlink()
         raise
+
+
+def mark_used(*paths: Path) -> None:
+    """Notes that the cache's entries ``paths`` were of use today, so that :func:`prune` keeps them."""
+    now = time.time()
+    for path in paths:
+        # A cache that was made for us and cannot be written is still of use.
+        with suppress(OSError):
+            if now - path.stat().st_mtime > _ONE_DAY:
+                os.utime(path)
 
 
 def sealed(content: bytes) -> bytes:

@@ -24,7 +24,7 @@ from damage import DAMAGE
 from opsmith.build import backend as backend_room
 from opsmith.build import cache as cache_room
 from opsmith.build import objects as objects_room
-from opsmith.build.cache import mark_used, prune, size_in_bytes, usable_cache, write_whole
+from opsmith.build.cache import prune, size_in_bytes, usable_cache, write_whole
 from opsmith.build.compile import Compilation
 from opsmith.build.etensor_headers import own_headers
 from opsmith.build.progress import Progress
@@ -32,7 +32,7 @@ from opsmith.build.shared_library import LeanSources, SharedLibrary
 from opsmith.build.stored import is_sound, make, seal, seal_of
 from opsmith.build.toolchain import Compiler, find_compiler, find_torch, ninja_binary
 from opsmith.build.work import work_directory
-from opsmith.cache_folder import cache_root
+from opsmith.cache_folder import cache_root, mark_used
 from opsmith.description.found import PACKAGE
 from opsmith.errors import (
     BuildError,

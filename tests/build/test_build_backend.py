@@ -19,6 +19,7 @@ import pytest
 from damage import DAMAGE
 from fake_builds import FakeBuild, fake_build
 from opsmith.build import backend as backend_room
+from opsmith.build import inputs as inputs_room
 from opsmith.build import toolchain
 from opsmith.build.backend import build_backend, find_built
 from opsmith.build.cpu_operators import BRIDGE
@@ -560,11 +561,11 @@ def test_the_record_is_the_same_wherever_the_description_lies(
 ) -> None:
     """Before the package's folder in the order of paths, or after it."""
     built = find_built(chip.description)
-    inputs = backend_room._inputs
-    monkeypatch.setattr(backend_room, "_inputs", lambda backend: sorted(inputs(backend)))
+    inputs = inputs_room._inputs
+    monkeypatch.setattr(inputs_room, "_inputs", lambda backend: sorted(inputs(backend)))
     assert find_built(chip.description) == built is not None
     monkeypatch.setattr(
-        backend_room, "_inputs", lambda backend: sorted(inputs(backend), reverse=True)
+        inputs_room, "_inputs", lambda backend: sorted(inputs(backend), reverse=True)
     )
     assert find_built(chip.description) == built
 
@@ -641,6 +642,7 @@ def test_every_source_that_comes_with_opsmith_is_built_and_in_the_digest(
         (csrc / room / "deeper").mkdir()
         (csrc / room / "deeper" / "new.cpp").touch()
     monkeypatch.setattr(backend_room, "CSRC", csrc)
+    monkeypatch.setattr(inputs_room, "CSRC", csrc)
     backend = backend_room.read_backend(every_library(tmp_path), None)
     installed = backend_room.Installed.found(chip.cache)
     assert installed.compiler is not None
@@ -663,12 +665,12 @@ def test_every_source_that_comes_with_opsmith_is_built_and_in_the_digest(
         for path in folder.rglob("*.cpp")
     }
     assert ours - compiled - apart == set()
-    assert ours <= set(backend_room._inputs(backend))
+    assert ours <= set(inputs_room._inputs(backend))
 
 
 def test_what_plans_and_generates_is_in_the_digest(chip: FakeBuild) -> None:
     backend = backend_room.read_backend(chip.description, None)
-    inputs = set(backend_room._inputs(backend))
+    inputs = set(inputs_room._inputs(backend))
     rooms = ("schema", "description", "plan", "emit", "build")
     code = {path for room in rooms for path in (PACKAGE / room).rglob("*.py")}
     assert code and code <= inputs

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import re
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -13,41 +12,39 @@ from pathlib import Path
 
 import msgspec
 
-from opsmith.build.cache import is_usable, mark_used, usable_cache, write_whole
+from opsmith.build.cache import is_usable, usable_cache, write_whole
 from opsmith.build.compile import Compilation
 from opsmith.build.csrc import CSRC, INCLUDE_DIRS, PACKAGE
 from opsmith.build.driver_library import driver_library, is_elf, is_package
 from opsmith.build.etensor_headers import ETENSOR, ETensorHeaders, own_headers
 from opsmith.build.generated import generated_for, says
+from opsmith.build.inputs import digest_of_inputs, watched_paths
 from opsmith.build.lean import distinct_sources, lean_sources
-from opsmith.build.own_options import own_link_flags, own_settings
+from opsmith.build.own_options import own_link_flags
 from opsmith.build.progress import OnProgress, Progress
 from opsmith.build.shared_library import LeanSources, Relocatable, SharedLibrary
+from opsmith.build.stored import seal_of
 from opsmith.build.toolchain import Compiler, TorchInstallation, find_compiler, find_torch
 from opsmith.build.undefined import WantedFunction, located_undefined
 from opsmith.build.units import Unit, own_units, runtime_units, together
-from opsmith.built import BuiltBackend, carried_backend
-from opsmith.cache_folder import cache_root, sealed, unsealed
+from opsmith.built import BuiltBackend, carried_backend, note_unchanged
+from opsmith.cache_folder import cache_root, mark_used, sealed, unsealed
 from opsmith.description import (
-    FLAG_GEMS,
     Backend,
     Kernel,
     Library,
     StubKernel,
+    has_old_names,
     read_backend,
 )
-from opsmith.errors import BuildError, CompilerMissing, PackageUnfit, SymbolUndefined
+from opsmith.errors import BuildError, CompilerMissing, Location, PackageUnfit, SymbolUndefined
 from opsmith.plan import MetaRule, OpenedBackend, Plan
 from opsmith.trusted_files import check_trusted, read_trusted
 
 # The meta functions of the package's own lean libraries: one object for whichever of them a backend has.
 _META_FUNCTIONS = tuple(sorted((PACKAGE / "kernels").rglob("meta/*.cpp")))
-_INCLUDED = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
-# From above, or no header, such as the text of a kernel in OpenCL C.
-_ELSEWHERE = re.compile(r'^\s*#\s*include\s*"(\.\./[^"]+|[^"]+\.(?!h)\w+)"', re.MULTILINE)
 # The name of the record of a machine that has none.
 _NO_COMPILER = "any"
-_PYTHON_AND_YAML = frozenset({".py", ".yaml"})
 
 
 @dataclass(frozen=True)
@@ -113,31 +110,63 @@ def build_backend(description: Path, *, progress: OnProgress | None = None) -> B
 
 
 def _found_or_made(description: Path, report: OnProgress) -> BuiltBackend:
+    began = time.time()
     cache = cache_root()
     opened = OpenedBackend(description, cache)
     backend = opened.outline
     _check_named_libraries(backend)
     installed = Installed.found(cache)
     record_path = _record_path(backend, installed, cache)
-    record = _found_record(record_path, backend, cache)
-    if record is None:
-        usable_cache()
-        compiler = installed.compiler or find_compiler(cache)
-        record = _build(opened, installed, compiler, cache, report)
-        write_whole(record_path, sealed(msgspec.json.encode(record)))
+    if record := _found_record(record_path, backend, cache):
+        built = _built(backend, record, cache)
+        _note(description, backend, installed, built, record_path, began)
+        return built
+    usable_cache()
+    compiler = installed.compiler or find_compiler(cache)
+    record = _build(opened, installed, compiler, cache, report)
+    write_whole(record_path, sealed(msgspec.json.encode(record)))
     return _built(backend, record, cache)
+
+
+def _note(
+    description: Path,
+    backend: Backend,
+    installed: Installed,
+    built: BuiltBackend,
+    record: Path,
+    began: float,
+) -> None:
+    """Notes for the next start that ``built`` was found, by one that ``began`` before it read anything."""
+    watched = watched_paths(backend)
+    if watched is None or any(map(has_old_names, backend.files)):
+        return
+    libraries = (built.library, built.driver)
+    trusted = [*libraries, *(path for _, path in _named_libraries(backend))]
+    seals = [seal for path in libraries if (seal := seal_of(path)).exists()]
+    compilers = [installed.compiler.path] if installed.compiler else []
+    note_unchanged(
+        description,
+        built,
+        [*watched, *trusted, *seals, *compilers],
+        trusted=[*trusted, *seals],
+        used=[record.parent, *(path.parent for path in libraries if cache_root() in path.parents)],
+        since=began,
+    )
+
+
+def _named_libraries(backend: Backend) -> Iterator[tuple[Location, Path]]:
+    """The libraries that the description names by their paths, with where it does."""
+    driver = backend.driver
+    ready = [driver.library] if driver.library else []
+    yield from ((driver.location, path) for path in (*driver.options.files, *ready))
+    for library in backend.libraries:
+        yield from ((library.location, path) for path in library.options.files)
 
 
 def _check_named_libraries(backend: Backend) -> None:
     """Raises :class:`~opsmith.errors.FileUntrusted` for a library that the description names by its path."""
-    driver = backend.driver
-    named = [
-        (driver.location, (*driver.options.files, *([driver.library] if driver.library else ())))
-    ]
-    named += [(library.location, library.options.files) for library in backend.libraries]
-    for location, files in named:
-        for path in files:
-            check_trusted(path, location)
+    for location, path in _named_libraries(backend):
+        check_trusted(path, location)
 
 
 def find_built(description: Path) -> BuiltBackend | None:
@@ -162,7 +191,7 @@ def _record_path(backend: Backend, installed: Installed, cache: Path) -> Path:
     """Where the record of what one compiler built is; the folder stands for all compilers."""
     identity = installed.compiler.identity if installed.compiler else ""
     compiler = hashlib.sha256(identity.encode()).hexdigest()[:16] if identity else _NO_COMPILER
-    folder = f"{backend.name}-{_digest(backend, installed.versions)}"
+    folder = f"{backend.name}-{digest_of_inputs(backend, installed.versions)}"
     return cache / "backends" / folder / f"{compiler}.json"
 
 
@@ -377,84 +406,6 @@ def _wanted(plan: Plan, backend: Backend) -> Iterator[WantedFunction]:
                         library,
                         partial(meta_declaration, plan, meta, symbol),
                     )
-
-
-def _digest(backend: Backend, versions: str) -> str:
-    """A digest of everything that the libraries are made from, wherever that lies."""
-    settings = f"{versions} {own_settings()} {backend.driver.host_window}"
-    options = [backend.driver.options, *(library.options for library in backend.libraries)]
-    # The linker notes where they are.
-    settings += "".join(f" {path}" for each in options for path in each.files)
-    digest = hashlib.sha256(settings.encode())
-    # Sorted by place: the folder of the description may come before or after the package's.
-    for place, path in sorted((_place(path, backend), path) for path in _inputs(backend)):
-        content = path.read_bytes()
-        digest.update(os.fsencode(f"{place} {len(content)}\n"))
-        digest.update(content)
-    return digest.hexdigest()[:32]
-
-
-def _place(path: Path, backend: Backend) -> str:
-    """``path`` from the package or the description on, where it lies in the folder of one of them."""
-    for name, folder in (("opsmith", PACKAGE), (".", backend.location.path.parent)):
-        if path.is_relative_to(folder):
-            return f"{name}/{path.relative_to(folder)}"
-    return str(path)
-
-
-def _inputs(backend: Backend) -> list[Path]:
-    rooms = ("schema", "description", "plan", "emit", "build")
-    inputs = [
-        path
-        for room in rooms
-        for path in (PACKAGE / room).rglob("*")
-        if path.suffix in _PYTHON_AND_YAML
-    ]
-    inputs += [path for path in CSRC.rglob("*") if path.is_file()]
-    return [*{*inputs, *_described(backend), *_included_from_elsewhere(inputs)}]
-
-
-def own_files(backend: Backend) -> list[Path]:
-    """The files that ``backend`` is made of, but for those that come with opsmith."""
-    python = backend.driver.python
-    classes = {python.source} if python and isinstance(python.source, Path) else set()
-    modules = {path for library in backend.libraries for path in library.modules}
-    installed = {each.location.path for each in backend.libraries if each.name == FLAG_GEMS}
-    files = (_described(backend) - installed) | classes | modules
-    return [path for path in files if not is_package(path)]
-
-
-def _described(backend: Backend) -> set[Path]:
-    """The files that the description names, the headers beside them, and what else they include."""
-    inputs = [*backend.files, *backend.driver.sources, *backend.driver.options.files]
-    folders = {*backend.driver.include_dirs}
-    for library in backend.libraries:
-        inputs += library.sources + library.vectorised + library.meta_sources
-        inputs += library.options.files
-        folders |= {*library.include_dirs}
-    if backend.driver.library:
-        inputs.append(backend.driver.library)
-    # Headers lie beside the sources that include them, or in the include directories.
-    folders |= {
-        source.parent for source in inputs if source.suffix in {".c", ".cc", ".cpp", ".cxx"}
-    }
-    inputs += [path for folder in folders for path in folder.glob("**/*.h*") if path.is_file()]
-    return {*inputs, *_included_from_elsewhere(inputs)}
-
-
-def _included_from_elsewhere(sources: Iterable[Path]) -> set[Path]:
-    """The files that ``sources`` include, no headers beside them: ``"../common/dims.h"``, ``"relu.cl"``."""
-    waiting = [path for path in sources if path.suffix not in _PYTHON_AND_YAML]
-    found: set[Path] = set()
-    while waiting:
-        path = waiting.pop()
-        text = path.read_text(encoding="utf-8", errors="replace")
-        for name in (_INCLUDED if path in found else _ELSEWHERE).findall(text):
-            included = (path.parent / name).resolve()
-            if included not in found and included.is_file():
-                found.add(included)
-                waiting.append(included)
-    return found
 
 
 def _read(path: Path, cache: Path) -> _Record | None:

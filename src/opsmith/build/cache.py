@@ -6,6 +6,7 @@
     objects/     compiled files by content of sources, headers and flags, each with its seal
     libraries/   linked libraries by content of their objects, each with its seal
     backends/    which libraries serve a description, by compiler
+    starts/      what the next start finds while no file has changed
     inspected/   operators with their dispatch tables, by the library that was loaded
     compilers/   what was learned of each compiler
     runtimes/    the operators that each ExecuTorch has kernels for
@@ -35,7 +36,6 @@ from opsmith.trusted_files import fault_of
 PRUNED_ABOVE_BYTES = 4 << 30
 UNUSED_AFTER_SECONDS = 30 * 24 * 3600
 
-_ONE_DAY = 24 * 3600
 # Their entries are files or directories that carry the time of their last use.
 _PRUNED_FOLDERS = (
     "catalogues",
@@ -44,6 +44,7 @@ _PRUNED_FOLDERS = (
     "objects",
     "libraries",
     "backends",
+    "starts",
     "inspected",
 )
 
@@ -92,16 +93,6 @@ def discard_untrusted(path: Path) -> None:
         if fault_of(each):
             with suppress(OSError):
                 each.unlink()
-
-
-def mark_used(*paths: Path) -> None:
-    """Notes that the cache's entries ``paths`` were of use today, so that :func:`prune` keeps them."""
-    now = time.time()
-    for path in paths:
-        # A cache that was made for us and cannot be written is still of use.
-        with suppress(OSError):
-            if now - path.stat().st_mtime > _ONE_DAY:
-                os.utime(path)
 
 
 def size_in_bytes(root: Path) -> int:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from opsmith.build.cache import discard_untrusted, is_usable, mark_used, prune, unusable
+from opsmith.build.cache import discard_untrusted, is_usable, prune, unusable
 from opsmith.build.complaints import failure
 from opsmith.build.flags import link_flags, symbol_flags
 from opsmith.build.ninja import Step, run_script, write_script
@@ -24,7 +24,7 @@ from opsmith.build.stored import is_being_made, seal_of
 from opsmith.build.toolchain import Compiler
 from opsmith.build.units import Unit
 from opsmith.build.work import work_directory
-from opsmith.cache_folder import make_folder
+from opsmith.cache_folder import make_folder, mark_used
 
 _PRELUDE = "#include <executorch/runtime/kernel/kernel_includes.h>\n"
 # It takes as long as two sources without it.

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from opsmith.build.cache import mark_used, write_whole
+from opsmith.build.cache import write_whole
+from opsmith.cache_folder import mark_used
 from opsmith.plan import Plan
 from opsmith.plan.kept_plans import planning_code_digest
 from opsmith.trusted_files import read_trusted

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         read_contents,
     )
     from opsmith.built.torch_note import check_torch
+    from opsmith.built.unchanged import note_unchanged, unchanged_backend
 
 __all__ = [
     "FORMAT",
@@ -32,7 +33,9 @@ __all__ = [
     "carried_plan",
     "check_torch",
     "fitting_backend",
+    "note_unchanged",
     "read_contents",
+    "unchanged_backend",
 ]
 
 __getattr__ = on_demand(
@@ -44,6 +47,7 @@ __getattr__ = on_demand(
             "carried": "carried_backend carried_plan fitting_backend",
             "contents": "read_contents CarriedBuild CarriedFile Contents DriverClass FORMAT Namespace Place",
             "torch_note": "check_torch",
+            "unchanged": "note_unchanged unchanged_backend",
         },
     ),
 )

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
         TvmFunction,
         Unserved,
     )
-    from opsmith.description.old_names import warn_of_old_name, with_new_name
+    from opsmith.description.old_names import has_old_names, warn_of_old_name, with_new_name
     from opsmith.description.python_driver import python_driver_of
     from opsmith.description.python_kernel import (
         Dtypes,
@@ -110,6 +110,7 @@ __all__ = [
     "entry_point",
     "find_backend",
     "function_of",
+    "has_old_names",
     "has_python_kernels",
     "hides_host_windows",
     "import_flag_gems",
@@ -153,7 +154,7 @@ __getattr__ = on_demand(
                 "Precision PythonDriver StubKernel SHARED_LIBRARY Triton TritonForm "
                 "TritonLaunch TvmFunction Unserved"
             ),
-            "old_names": "warn_of_old_name with_new_name",
+            "old_names": "has_old_names warn_of_old_name with_new_name",
             "python_driver": "python_driver_of",
             "python_kernel": "check_callable location_of parameters_of with_python_kernels Dtypes Parameters",
             "python_modules": "has_python_kernels",

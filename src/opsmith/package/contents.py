@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from opsmith.build.backend import own_files
+from opsmith.build.inputs import own_files
 from opsmith.description import Backend
 from opsmith.errors import Location, SourceOutside
 from opsmith.package.project import Project

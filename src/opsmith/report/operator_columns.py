@@ -17,10 +17,10 @@ from pathlib import Path
 import msgspec
 
 from opsmith.build.backend import build_backend
-from opsmith.build.cache import mark_used, write_whole
+from opsmith.build.cache import write_whole
 from opsmith.build.progress import OnProgress
 from opsmith.built import BuiltBackend
-from opsmith.cache_folder import cache_root
+from opsmith.cache_folder import cache_root, mark_used
 from opsmith.description import Backend, Kernel
 from opsmith.errors import CacheUnusable, Location
 from opsmith.explain.explanation import RELEVANT_KEYS, dispatch_table

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from opsmith.description import entry_point, has_python_kernels, package_of_description
 from opsmith.errors import LoadError, OpsmithError
 from opsmith.plan import OpenedBackend, open_backend
-from opsmith.runtime.load import load
 from opsmith.runtime.vendor_autoload import called_for
 
 if TYPE_CHECKING:
@@ -28,6 +27,8 @@ def load_as_package(name: str, *, progress: OnProgress | None = None) -> LoadedB
 
     Raises :class:`~opsmith.errors.LoadError` for an entry point that raises.
     """
+    from opsmith.runtime.load import load  # few commands load what they open
+
     loaded = load(name, progress=progress)
     point = entry_point(loaded.description)
     if point is None:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from opsmith.built import BuiltBackend, check_torch, fitting_backend
+from opsmith.built import BuiltBackend, check_torch, fitting_backend, unchanged_backend
 from opsmith.cache_folder import cache_root
 from opsmith.collector import collector_paused
 from opsmith.description import Rng, find_backend
@@ -104,9 +104,9 @@ def _tritons_backend(loaded: LoadedBackend) -> str:
 
 def found_or_built(name: str, description: Path, progress: OnProgress | None) -> BuiltBackend:
     """The libraries of the backend: those of its package, or built where that is needed."""
-    # The libraries of a package are loaded without importing what could build them.
-    if fitting := fitting_backend(description):
-        return fitting
+    # Without importing what could build them.
+    if found := fitting_backend(description) or unchanged_backend(description):
+        return found
     with collector_paused():
         from opsmith.build.backend import build_backend
         from opsmith.build.waiting import told
