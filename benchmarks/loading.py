@@ -2,6 +2,7 @@
 
 Each is a process of its own, in turn with its peer, from a cache that an unmeasured first one has filled.
 Seconds are the processors', of the process alone: they say more than the clock where other programs run.
+Those of a load are counted within its process, from the import of torch on, which takes many times as many.
 Memory is what the process has to itself, at its end, and all that it had at once, at the most.
 """
 
@@ -20,13 +21,14 @@ ROUNDS = 15
 _MB = 1e6
 # Last of all: what a process counts of itself comes after what is counted.
 _COUNTED = """
+microseconds = int(1e6 * (time.process_time() - torch_imported))
 import re, sys
 modules, status = len(sys.modules), open("/proc/self/status").read()
 memory = [int(re.search(rf"{name}:\\s+(\\d+) kB", status)[1]) << 10 for name in ("RssAnon", "VmHWM")]
-print(modules, *memory)
+print(microseconds, modules, *memory)
 """
-_TORCH = "import torch"
-_LOAD = 'import torch, opsmith; opsmith.load("sim")'
+_TORCH = "import time, torch; torch_imported = time.process_time()"
+_LOAD = f'{_TORCH}; import opsmith; opsmith.load("sim")'
 _PLAN = [sys.executable, "-m", "opsmith", "plan", "sim"]
 
 
@@ -55,7 +57,7 @@ def ended(command: Sequence[str]) -> Ended:
 
 
 def counted(script: str) -> Ended:
-    """A Python that runs ``script`` and prints its modules and its memory."""
+    """A Python that runs ``script``, and prints its microseconds since torch, its modules and its memory."""
     return ended([sys.executable, "-c", script + _COUNTED])
 
 
@@ -63,12 +65,11 @@ def loading() -> list[Measurement]:
     """What ``opsmith.load`` adds to ``import torch``."""
     counted(_LOAD)
     pairs = [(counted(_LOAD), counted(_TORCH)) for _ in range(ROUNDS)]
-    seconds = [ours.seconds - peer.seconds for ours, peer in pairs]
-    modules, private, peak = (
-        [ours.printed[each] - peer.printed[each] for ours, peer in pairs] for each in range(3)
+    microseconds, modules, private, peak = (
+        [ours.printed[each] - peer.printed[each] for ours, peer in pairs] for each in range(4)
     )
     return [
-        measured("load: of the processors", "s", seconds, goal=0.25),
+        measured("load: of the processors", "s", [each / 1e6 for each in microseconds], goal=0.25),
         measured("load: memory of its own", "MB", [each / _MB for each in private], goal=10),
         measured("load: memory at the most", "MB", [each / _MB for each in peak]),
         measured("load: modules", "modules", modules),
