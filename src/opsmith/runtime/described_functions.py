@@ -46,7 +46,7 @@ def _callable(entry: Entry, schema: str) -> Callable[..., Any]:
     if entry.kernel.abi is Abi.TRITON:
         from opsmith.runtime.triton.functions import callable_of_kernel
 
-        return callable_of_kernel(entry.kernel, schema)
+        return callable_of_kernel(entry, schema)
     from opsmith.runtime.tvm_ffi_kernels import call_of_kernel
 
     return call_of_kernel(entry, schema)

@@ -26,7 +26,7 @@ from opsmith.description import (
 )
 from opsmith.errors import KernelRejected
 from opsmith.plan import Entry
-from opsmith.runtime.contiguous import Contiguous
+from opsmith.runtime.memory_operands import Contiguous, place_operands
 from opsmith.runtime.kernel_modules import absent, module_of, needed, refusal
 from opsmith.runtime.streams import current_handle
 from opsmith.schema import qualified
@@ -75,7 +75,7 @@ class _Call:
                     f"`{self._kernel.symbol}` is not given `{name}` of `{self._kernel.operator}`, and takes "
                     f"{default} for granted, not {values[index]}",
                 )
-        self._place(values)
+        place_operands(values, self._out, is_pointwise=self._is_pointwise)
         contiguous = None if self._is_strided else Contiguous(values, self._outs)
         try:
             self._function(*[values[index] for index in self._passed])
@@ -87,19 +87,6 @@ class _Call:
             ) from error
         if contiguous is not None:
             contiguous.copy_back()
-
-    def _place(self, values: list[Any]) -> None:
-        """Puts numbers of the CPU where ``out`` is, and gives pointwise operands its shape."""
-        out: Tensor = values[self._out]
-        if not isinstance(out, Tensor):
-            return
-        for index, value in enumerate(values[: self._out]):
-            if not isinstance(value, Tensor):
-                continue
-            if value.device != out.device:
-                values[index] = value = value.to(out.device)
-            if self._is_pointwise and value.shape != out.shape:
-                values[index] = value.expand(out.shape)
 
 
 def _overload(operator: str) -> Any:

@@ -48,6 +48,26 @@ def sigmoid(self, out, n, BLOCK: tl.constexpr):  # noqa: N803
 
 
 @triton.jit
+def larger(self, other, out, n, BLOCK: tl.constexpr):  # noqa: N803
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x, y = tl.load(self + at, mask=at < n), tl.load(other + at, mask=at < n)
+    tl.store(out + at, tl.maximum(x, y), mask=at < n)
+
+
+@triton.jit
+def both(self, other, out, n, BLOCK: tl.constexpr):  # noqa: N803
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x, y = tl.load(self + at, mask=at < n), tl.load(other + at, mask=at < n)
+    tl.store(out + at, (x != 0) & (y != 0), mask=at < n)
+
+
+@triton.jit
+def first_with_stride(self, other, out, step, to):
+    at = tl.program_id(0)
+    tl.store(out + at * to, tl.load(self + at * step) + tl.load(other + at))
+
+
+@triton.jit
 def copy_diagonal(self, out, step, to):
     at = tl.program_id(0)
     tl.store(out + at * to, tl.load(self + at * step))

@@ -110,6 +110,24 @@ def test_functions_on_pointers() -> None:
     agree(lambda x: torch.diagonal_copy(x, out=torch.empty(0, device=x.device)), torch.randn(5, 5))
 
 
+@pytest.mark.parametrize("function", [torch.fmax, torch.logical_and])
+def test_functions_on_pointers_get_operands_of_the_results_shape(
+    function: Callable[..., Tensor],
+) -> None:
+    x, row, number = torch.randn(3, 1, 20), torch.randn(4, 1).round(), torch.tensor(0.5)
+    agree(function, x, row)
+    agree(function, number, x)
+    agree(function, x, torch.tensor(0.5))
+    result = function(row, x)
+    for out in result, result[:0]:
+        agree(lambda x, y, out: function(x, y, out=out), row, x, out.clone())
+
+
+def test_strides_are_those_in_the_results_shape() -> None:
+    row, numbers = torch.zeros(1, device="sim"), torch.arange(6.0)
+    assert torch.equal(torch.atan2(row, numbers.to("sim")).cpu(), numbers)
+
+
 def test_launchers_and_what_they_tune() -> None:
     agree(lambda x: torch.softmax(x, 0), torch.randn(3, 5))
     agree(lambda x: torch.softmax(x, -1), torch.randn(2, 3, 7))

@@ -10,18 +10,21 @@ from typing import Any
 from opsmith.description import FLAG_GEMS, Execution, Kernel, TritonForm, check_callable
 from opsmith.driver.named import imported
 from opsmith.errors import KernelRejected
+from opsmith.plan import Entry
 from opsmith.runtime.kernel_modules import absent, module_of, needed, refusal
 from opsmith.runtime.triton.device import backend_of_the_device
 from opsmith.runtime.triton.flag_gems import import_flag_gems
 from opsmith.runtime.triton.interpreter import interpret_on_devices
 
 
-def callable_of_kernel(kernel: Kernel, schema: str) -> Callable[..., Any]:
-    """A function with the arguments of the operator's ``schema`` that has ``kernel`` compute it.
+def callable_of_kernel(entry: Entry, schema: str) -> Callable[..., Any]:
+    """A function with the arguments of the operator's ``schema`` that has the kernel of ``entry`` compute it.
 
     Raises :class:`KernelRejected` where Triton, the module or the function is missing or does not fit; the
     function raises :class:`Unsupported` where Triton cannot compile a call.
     """
+    kernel = entry.kernel
+    assert kernel is not None
     not_compiled = _compilers_errors(kernel)
     # Here: it needs Triton, which the line above has found.
     from opsmith.runtime.triton.driver import activate
@@ -33,7 +36,7 @@ def callable_of_kernel(kernel: Kernel, schema: str) -> Callable[..., Any]:
     else:
         activate(backend_of_the_device())
         who = "Triton cannot compile"
-    call = _callable(kernel, schema)
+    call = _callable(entry, kernel, schema)
 
     def computed(*args: Any, **kwargs: Any) -> Any:
         try:
@@ -60,7 +63,7 @@ def _compilers_errors(kernel: Kernel) -> tuple[type[Exception], ...]:
     return compiling.CompilationError, running.OutOfResources, running.InterpreterError
 
 
-def _callable(kernel: Kernel, schema: str) -> Callable[..., Any]:
+def _callable(entry: Entry, kernel: Kernel, schema: str) -> Callable[..., Any]:
     launch = kernel.launch
     assert launch is not None
     module = module_of(kernel, launch.module, lambda source: _imported(kernel, source))
@@ -85,7 +88,7 @@ def _callable(kernel: Kernel, schema: str) -> Callable[..., Any]:
         )
     if launch.form is TritonForm.ELEMENTS:
         return ElementsLauncher(kernel, schema, found, parameters)
-    return FunctionLauncher(kernel, schema, found, parameters)
+    return FunctionLauncher(entry, schema, found, parameters)
 
 
 def _imported(kernel: Kernel, source: Path | str) -> ModuleType:

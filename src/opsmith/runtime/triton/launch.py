@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opsmith.description import Kernel, function_of, parameters_of
+from opsmith.description import function_of, parameters_of
 from opsmith.errors import KernelRejected
-from opsmith.runtime.contiguous import Contiguous
+from opsmith.plan import Entry
+from opsmith.runtime.memory_operands import Contiguous, place_operands
 
 
 class FunctionLauncher:
@@ -15,12 +16,15 @@ class FunctionLauncher:
 
     A parameter is an argument of the operator, one of the entry's ``arguments`` or of its ``options``; a
     Tensor arrives as its pointer.  Tensors whose strides no argument asks for are contiguous: others are
-    copied, and copied back where the function writes to them.
+    copied, and copied back where the function writes to them.  Those of a pointwise operator have the shape
+    of ``out``.
     """
 
     def __init__(
-        self, kernel: Kernel, schema: str, function: Any, parameters: Sequence[str]
+        self, entry: Entry, schema: str, function: Any, parameters: Sequence[str]
     ) -> None:
+        assert entry.call is not None
+        kernel, self._is_pointwise = entry.call.kernel, entry.call.pointwise
         launch = kernel.launch
         assert launch is not None
         given = parameters_of(schema)
@@ -53,6 +57,7 @@ class FunctionLauncher:
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         values = [*args, *(kwargs[name] for name in self._keywords)]
+        place_operands(values, self._outs[0], is_pointwise=self._is_pointwise)
         contiguous = Contiguous(values, self._outs, but=self._strided)
         grid = self._grid(*values, *self._integers)
         if 0 in grid:

@@ -1,4 +1,4 @@
-"""Contiguous Tensors for kernels that look at no strides, in the place of those that are not."""
+"""The operands of kernels that are given addresses: where ``out`` is, of its shape, contiguous."""
 
 from __future__ import annotations
 
@@ -6,6 +6,23 @@ from collections.abc import Container
 from typing import Any
 
 from torch import Tensor
+
+
+def place_operands(values: list[Any], out_index: int, *, is_pointwise: bool) -> None:
+    """Moves Tensors of other devices to that of ``out``, and expands pointwise operands to its shape.
+
+    ``values`` are the arguments of an out operator, those before ``out_index`` its operands.
+    """
+    out = values[out_index]
+    if not isinstance(out, Tensor):
+        return
+    for index, value in enumerate(values[:out_index]):
+        if not isinstance(value, Tensor):
+            continue
+        if value.device != out.device:
+            values[index] = value = value.to(out.device)
+        if is_pointwise and value.shape != out.shape:
+            values[index] = value.expand(out.shape)
 
 
 class Contiguous:
