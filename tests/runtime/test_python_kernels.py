@@ -323,6 +323,15 @@ def test_operands_arrive_in_the_common_dtype(sim: LoadedBackend) -> None:
         assert kernel.dtypes == (torch.int64, torch.float32)
 
 
+def test_an_operator_whose_result_nothing_foretells(sim: LoadedBackend) -> None:
+    def index(self: Tensor, indices: list[Tensor | None]) -> Tensor:
+        return self.cpu()[indices[0].cpu()].to(self.device)
+
+    with sim.kernel("index.Tensor")(index):
+        x = torch.arange(4.0, device="sim")
+        assert x[torch.tensor([3, 1], device="sim")].tolist() == [3, 1]
+
+
 def test_partial_overlap_is_refused(sim: LoadedBackend) -> None:
     base = torch.zeros(5, device="sim")
     with (

@@ -379,9 +379,12 @@ class Entry:
     def promotes(self) -> bool:
         """Whether operands and outputs reach the kernel in the common dtype.
 
-        PyTorch's own kernels of such operators rely on TensorIterator, which casts on the CPU only.
+        PyTorch's own kernels of such operators rely on TensorIterator, which casts on the CPU only.  The
+        result's dtype says which it is: where nothing does, as for `index.Tensor`, operands stay as they are.
         """
         if self.kernel is None or self.group is None or self.kernel.casts:
+            return False
+        if self.call is None or (self.call.shape is None and self.call.elementwise is None):
             return False
         return self.group.iterator and (self.kernel.structured or self.kernel.abi.is_python)
 
