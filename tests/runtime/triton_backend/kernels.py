@@ -68,6 +68,28 @@ def first_with_stride(self, other, out, step, to):
 
 
 @triton.jit
+def shrink(self, out, n, lambd, BLOCK: tl.constexpr):  # noqa: N803
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(self + at, mask=at < n and at >= 0)
+    kept = x > lambd.to(tl.float32) or not (x >= -lambd)
+    tl.store(out + at, tl.where(kept, x, 0.0), mask=at < n and not at >= n)
+
+
+@triton.jit
+def raise_rows(self, out, columns, least, inverts, BLOCK: tl.constexpr):  # noqa: N803
+    at = tl.arange(0, BLOCK)
+    x = tl.load(self + at, mask=at < columns)
+    x = tl.where(inverts.to(tl.int1), (~x.to(tl.uint32)).to(tl.int64), x)
+    tl.store(out + at, tl.maximum(x, least), mask=at < columns)
+
+
+def raised(self, min):  # noqa: A002
+    out = torch.empty_like(self)
+    raise_rows[(1,)](self.contiguous(), out, self.numel(), min, True, BLOCK=16)
+    return out
+
+
+@triton.jit
 def copy_diagonal(self, out, step, to):
     at = tl.program_id(0)
     tl.store(out + at * to, tl.load(self + at * step))

@@ -128,6 +128,15 @@ def test_strides_are_those_in_the_results_shape() -> None:
     assert torch.equal(torch.atan2(row, numbers.to("sim")).cpu(), numbers)
 
 
+def test_and_or_and_not_are_of_elements() -> None:
+    agree(torch.nn.functional.hardshrink, torch.linspace(-2, 2, 21))
+
+
+def test_truths_are_arguments_and_unsigned_integers_inverted() -> None:
+    x = torch.tensor([1, 2**32 - 1], device="sim")
+    assert torch.clamp_min(x, 5).tolist() == [2**32 - 2, 5]
+
+
 def test_launchers_and_what_they_tune() -> None:
     agree(lambda x: torch.softmax(x, 0), torch.randn(3, 5))
     agree(lambda x: torch.softmax(x, -1), torch.randn(2, 3, 7))

@@ -4,9 +4,8 @@
 that is decided at a launch, by the device of its Tensors, so that libraries which want compiled functions can
 be imported, and kernels for other devices of the process go on being compiled.
 
-Triton's interpreter adds two bfloat16 numbers as if they were integers, and cuts a float32 off where it makes
-one of it.  So the second is mended here, and kernels that are given such Tensors are refused unless they do
-nothing but load and store them.
+Triton's interpreter adds two bfloat16 numbers as if they were integers.  So kernels that are given such
+Tensors are refused unless they do nothing but load and store them.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ import torch
 
 from opsmith.errors import Unsupported
 from opsmith.runtime.triton.device import triton_device
+from opsmith.runtime.triton.interpreted_language import mend_interpreter
 
 ONLY_MOVES_BFLOAT16 = "_opsmith_only_moves_bfloat16"
 """An attribute of functions of ``@triton.jit`` that compute with bfloat16 in no other way than as float32."""
@@ -35,20 +35,12 @@ def interpret_on_devices() -> None:
     """Has launches with a Tensor of a PrivateUse1 device interpreted from now on."""
     # Here: they need Triton.
     from triton import language
-    from triton.runtime import interpreter
     from triton.runtime.autotuner import Autotuner
-    from triton.runtime.interpreter import InterpretedFunction, InterpreterBuilder, TensorHandle
+    from triton.runtime.interpreter import InterpretedFunction
     from triton.runtime.jit import JITFunction
 
     compiled_run, compiled_call = JITFunction.run, JITFunction.__call__
     interpreter_run = InterpretedFunction.run
-    cut_off = InterpreterBuilder.cast_impl
-
-    @functools.wraps(cut_off)
-    def rounded(self: Any, src: Any, dst_type: Any) -> Any:
-        if (str(src.dtype.scalar), str(dst_type.scalar)) != ("fp32", "bf16"):
-            return cut_off(self, src, dst_type)
-        return TensorHandle(_rounded_to_bfloat16(src.data), dst_type.scalar)
 
     def modules_of(function: Any) -> list[ModuleType]:
         return [each for each in function.__globals__.values() if isinstance(each, ModuleType)]
@@ -98,8 +90,7 @@ def interpret_on_devices() -> None:
 
     JITFunction.run, JITFunction.__call__, InterpretedFunction.run = run, call, run_on_copies
     Autotuner.run = with_first_configuration(Autotuner.run)
-    InterpreterBuilder.cast_impl = rounded
-    interpreter._patch_lang_tensor = _with_indices(interpreter._patch_lang_tensor)
+    mend_interpreter()
 
 
 def with_first_configuration(run: Callable[..., Any]) -> Callable[..., Any]:
@@ -180,26 +171,6 @@ def _moved(arguments: Iterable[Any]) -> int:
         if isinstance(each, torch.Tensor) and each.device.type == triton_device().name
     }
     return 2 * sum(storages.values())
-
-
-def _with_indices(patch: Callable[..., Any]) -> Callable[..., Any]:
-    """``_patch_lang_tensor``, with which NumPy 2.4 makes an index of an array with one element, too."""
-
-    @functools.wraps(patch)
-    def patched(tensor: Any, scope: Any) -> None:
-        patch(tensor, scope)
-        scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
-
-    return patched
-
-
-def _rounded_to_bfloat16(numbers: Any) -> Any:
-    """The bits of float32 ``numbers`` as bfloat16, rounded to the nearest, to even in the middle."""
-    import numpy
-
-    bits = numpy.ascontiguousarray(numbers).view(numpy.uint32)
-    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
-    return numpy.where(numpy.isnan(numbers), 0x7FC0, rounded).astype(numpy.uint16)
 
 
 def _has_bfloat16(arguments: Iterable[Any]) -> bool:

@@ -37,14 +37,14 @@ def libdevice(name: str) -> ModuleType:
 def _function(module: str, name: str) -> Callable[..., Any]:
     if name.startswith("__"):
         raise AttributeError(name)
-    by_torch = getattr(torch, _NAMES.get(name, name), None)
+    by_torch = _OTHERS.get(name) or getattr(torch, _NAMES.get(name, name), None)
 
     def of_elements(*args: Any, **_: Any) -> Any:
         if by_torch is None:
             raise Unsupported(f"Triton's interpreter has no `{name}` of libdevice")
         blocks = [each for each in args if hasattr(each, "handle")]
         result = by_torch(*(_elements(each) if hasattr(each, "handle") else each for each in args))
-        return _block(result, blocks[0].dtype)
+        return _block(result, blocks[0].type)
 
     of_elements.__name__ = name
     # By these Triton knows what a kernel may call.
@@ -59,13 +59,25 @@ def _elements(block: Any) -> torch.Tensor:
     return torch.from_numpy(numpy.ascontiguousarray(block.handle.data))
 
 
-def _block(result: torch.Tensor, dtype: Any) -> Any:
-    """The interpreter's block of the elements of ``result``: truths, or numbers of the operands' dtype."""
+def _divided_toward_zero(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """The quotient of float32 numbers, rounded toward zero; a product of two of them is exact in float64."""
+    nearest = x / y
+    is_larger = (nearest.double() * y.double()).abs() > x.double().abs()
+    return torch.where(is_larger, nearest.nextafter(torch.zeros(())), nearest)
+
+
+_OTHERS = {"div_rz": _divided_toward_zero}
+
+
+def _block(result: torch.Tensor, operand: Any) -> Any:
+    """The interpreter's value of the elements of ``result``: truths, or numbers of the operand's dtype.
+
+    It is a scalar where ``operand``, the type of one operand, is.
+    """
     from triton import language
     from triton.runtime.interpreter import TensorHandle, _get_np_dtype
 
-    if result.dtype is torch.bool:
-        dtype = language.int1
+    dtype = language.int1 if result.dtype is torch.bool else operand.scalar
     data = result.numpy().astype(_get_np_dtype(dtype))
-    kind = language.block_type(dtype, list(data.shape)) if data.shape else dtype
-    return language.tensor(TensorHandle(data if data.shape else data.reshape(1), dtype), kind)
+    kind = language.block_type(dtype, list(data.shape)) if operand.is_block() else dtype
+    return language.tensor(TensorHandle(data, dtype), kind)
