@@ -16,6 +16,7 @@ import torch
 from opsmith import torch_names
 from opsmith.description import check_callable, location_of, parameters_of
 from opsmith.errors import KernelDuplicate, KernelRejected, Location, nearest
+from opsmith.runtime.overloads import overload_of
 from opsmith.runtime.python_kernels import PythonKernels
 from opsmith.schema import Operator, Variant, declarations_of, group_declared
 
@@ -33,7 +34,7 @@ class PythonOperator:
     @property
     def overload(self) -> Any:
         """PyTorch's own object for it, e.g. ``torch.ops.myop.scale.default``."""
-        return _overload(self.name)
+        return overload_of(self.name)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.overload(*args, **kwargs)
@@ -114,12 +115,6 @@ def declare(
 
 # A Library that is collected takes its operators with it.
 _libraries: list[torch.library.Library] = []
-
-
-def _overload(name: str) -> Any:
-    namespace, _, rest = name.partition("::")
-    base, _, overload = rest.partition(".")
-    return getattr(getattr(getattr(torch.ops, namespace), base), overload or "default")
 
 
 def _exists(operator: Operator) -> bool:
@@ -226,12 +221,12 @@ def _register_writing(operator: Operator, library: torch.library.Library) -> Non
             )
         with torch_names._AutoDispatchBelowAutograd():
             below = keys & torch_names._after_autograd_keyset
-            return _overload(operator.name).redispatch(below, *args, **kwargs)
+            return overload_of(operator.name).redispatch(below, *args, **kwargs)
 
     def count_versions(keys: Any, *args: Any, **kwargs: Any) -> Any:
         with torch_names._AutoDispatchBelowADInplaceOrView():
             below = keys & torch_names._after_ADInplaceOrView_keyset
-            result = _overload(operator.name).redispatch(below, *args, **kwargs)
+            result = overload_of(operator.name).redispatch(below, *args, **kwargs)
         for tensor in [kwargs[name] for name in outputs] or [args[0]]:
             torch.autograd.graph.increment_version(tensor)
         return result

@@ -26,10 +26,10 @@ from opsmith.description import (
 )
 from opsmith.errors import KernelRejected
 from opsmith.plan import Entry
-from opsmith.runtime.memory_operands import Contiguous, place_operands
 from opsmith.runtime.kernel_modules import absent, module_of, needed, refusal
+from opsmith.runtime.memory_operands import Contiguous, place_operands
+from opsmith.runtime.overloads import overload_of
 from opsmith.runtime.streams import current_handle
-from opsmith.schema import qualified
 from opsmith.trusted_files import check_trusted
 
 
@@ -62,7 +62,7 @@ class _Call:
         self._passed = [names.index(name) for name in passed]
         self._left_out = [
             (names.index(each.name), each.name, each.default_value)
-            for each in _overload(kernel.operator)._schema.arguments
+            for each in overload_of(kernel.operator)._schema.arguments
             if each.name not in passed
         ]
 
@@ -87,12 +87,6 @@ class _Call:
             ) from error
         if contiguous is not None:
             contiguous.copy_back()
-
-
-def _overload(operator: str) -> Any:
-    namespace, _, name = qualified(operator).partition("::")
-    base, _, overload = name.partition(".")
-    return getattr(getattr(getattr(torch.ops, namespace), base), overload or "default")
 
 
 # ---- the function

@@ -10,15 +10,19 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
+import inspect
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import torch
 
+from opsmith.description import Kernel, parameters_of
+from opsmith.runtime.overloads import overload_of
 from opsmith.runtime.triton.device import triton_device
 from opsmith.runtime.triton.interpreter import with_first_configuration
 from opsmith.runtime.triton.libdevice import libdevice
@@ -34,12 +38,52 @@ def import_flag_gems(*, is_interpreted: bool) -> ModuleType:
     device = triton_device().name
     with _as_vendor(device, _EXTRA if is_interpreted else _backend()):
         module = importlib.import_module("flag_gems")
+    # It counts the vendor's processors.
+    heuristics = importlib.import_module(f"_{_VENDOR}.heuristics_config_utils")
+    vars(heuristics)["torch"] = SimpleNamespace(**{**vars(torch), "cuda": getattr(torch, device)})
     if is_interpreted:
         # Its helpers ask a constexpr for its value, and the interpreter passes the value itself.
         importlib.import_module("triton.language").dtype.value = property(lambda self: self)
         tuner = importlib.import_module("flag_gems.utils.libentry").LibTuner
         tuner.run = with_first_configuration(tuner.run)
     return module
+
+
+def with_its_defaults(
+    function: Callable[..., Any], kernel: Kernel, schema: str
+) -> Callable[..., Any]:
+    """``function`` with its own default for each argument that has the schema's.
+
+    As ``torch.library`` calls it, which leaves such arguments out: ``stride`` is ``[]`` in the schema of
+    ``avg_pool2d``, and the function takes None.
+    """
+    names = parameters_of(schema).positional
+    parameters = inspect.signature(function).parameters
+    # By position the names may differ.
+    own = {**parameters, **dict(zip(names, parameters.values(), strict=False))}
+    others = {
+        each.name: (each.default_value, own[each.name].default)
+        for each in overload_of(kernel.operator)._schema.arguments
+        if each.has_default_value()
+        and each.name in own
+        and own[each.name].default not in (inspect.Parameter.empty, each.default_value)
+    }
+    if not others:
+        return function
+    at = [(index, *others[name]) for index, name in enumerate(names) if name in others]
+
+    @functools.wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        values = [*args]
+        for index, default, its in at:
+            if values[index] == default:
+                values[index] = its
+        for name, value in kwargs.items():
+            if name in others and value == others[name][0]:
+                kwargs[name] = others[name][1]
+        return function(*values, **kwargs)
+
+    return called
 
 
 def _backend() -> str:

@@ -20,9 +20,7 @@ class FunctionLauncher:
     of ``out``.
     """
 
-    def __init__(
-        self, entry: Entry, schema: str, function: Any, parameters: Sequence[str]
-    ) -> None:
+    def __init__(self, entry: Entry, schema: str, function: Any, parameters: Sequence[str]) -> None:
         assert entry.call is not None
         kernel, self._is_pointwise = entry.call.kernel, entry.call.pointwise
         launch = kernel.launch
