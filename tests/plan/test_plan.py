@@ -305,7 +305,7 @@ def test_structured_with_its_own_meta_and_casts(describe: Describe, catalogue: C
 PAIRS = {
     "FUNCTIONAL_FROM_OUT": 766,
     "FUNCTIONAL_FROM_INPLACE": 258,
-    "OUT_FROM_FUNCTIONAL": 868,
+    "OUT_FROM_FUNCTIONAL": 826,
     "OUT_FROM_INPLACE": 260,
     "INPLACE_FROM_OUT": 198,
     "INPLACE_FROM_OUT_TEMPORARY": 61,
@@ -317,6 +317,7 @@ PAIRS = {
     "OTHER_LAYOUT": 166,
     "DYNAMIC_SHAPE": 13,
     "NO_META": 88,
+    "OTHER_OPTIONS": 42,
     "kernel refused": 465,
 }
 

@@ -50,6 +50,7 @@ class Obstacle(Enum):
     )
     BETWEEN_DEVICES = "it copies from and to other devices and dtypes, which no kernel does"
     NOT_TENSORS = "`{name}` gives back something else than Tensors"
+    OTHER_OPTIONS = "`{available}` is told its result's dtype and device, which `{wanted}` is not"
     OTHER_RESULTS = "`{wanted}` does not give back the same Tensors as `{available}`"
     OTHER_WRITES = "it writes to arguments of which the variants with a kernel return new versions"
 
@@ -176,9 +177,16 @@ def _obstacle(
         return Obstacle.NOT_TENSORS
     if [result.many for result in wanted.results] != [result.many for result in source.results]:
         return Obstacle.OTHER_RESULTS
+    if _is_told_options(source) and not _is_told_options(wanted):
+        return Obstacle.OTHER_OPTIONS
     if derivation.rule.needs_shape:
         return _obstacle_to_allocating(group, kernel, catalogue)
     return None
+
+
+def _is_told_options(operator: Operator) -> bool:
+    """Whether no Tensor but arguments say which dtype and device the result has, as of `arange`."""
+    return "Device? device" in operator.schema and not operator.tensor_arguments
 
 
 def shape_is_dynamic(functional: Operator, kernel: Kernel) -> bool:
