@@ -79,11 +79,12 @@ def shrink(self, out, n, lambd, BLOCK: tl.constexpr):  # noqa: N803
 def raise_rows(self, out, columns, least, inverts, BLOCK: tl.constexpr):  # noqa: N803
     at = tl.arange(0, BLOCK)
     x = tl.load(self + at, mask=at < columns)
-    x = tl.where(inverts.to(tl.int1), (~x.to(tl.uint32)).to(tl.int64), x)
+    other = tl.broadcast_to(columns.to(tl.float32) != columns.to(tl.float32), (BLOCK,))
+    x = tl.where(inverts.to(tl.int1) & ~other, (~x.to(tl.uint32)).to(tl.int64), x)
     tl.store(out + at, tl.maximum(x, least), mask=at < columns)
 
 
-def raised(self, min):  # noqa: A002
+def raised(self, min):
     out = torch.empty_like(self)
     raise_rows[(1,)](self.contiguous(), out, self.numel(), min, True, BLOCK=16)
     return out

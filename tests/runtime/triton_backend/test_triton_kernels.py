@@ -132,7 +132,7 @@ def test_and_or_and_not_are_of_elements() -> None:
     agree(torch.nn.functional.hardshrink, torch.linspace(-2, 2, 21))
 
 
-def test_truths_are_arguments_and_unsigned_integers_inverted() -> None:
+def test_truths_are_arguments_and_are_inverted_as_integers_are() -> None:
     x = torch.tensor([1, 2**32 - 1], device="sim")
     assert torch.clamp_min(x, 5).tolist() == [2**32 - 2, 5]
 

@@ -1,8 +1,9 @@
 """Triton's language in its interpreter, where that reads a kernel otherwise than Triton's compiler does.
 
 The interpreter runs a kernel as Python: ``a and b`` of two blocks is then one of them, and ``not a`` a truth.
-A float or a truth among the arguments stays Python's, a float32 is cut off where it becomes a bfloat16, and
-an inverted unsigned integer or an index of one element is NumPy's error.  Each is mended here.
+A float or a truth among the arguments stays Python's, a float32 is cut off where it becomes a bfloat16, a
+comparison of scalars that is broadcast is a number, and an inverted unsigned integer or an index of one
+element is NumPy's error.  Each is mended here.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ def mend_interpreter() -> None:
     interpreter._patch_lang_tensor = _with_indices(interpreter._patch_lang_tensor)
     builder.cast_impl = _with_rounding(builder.cast_impl)
     builder.get_all_ones_value = _all_ones
+    builder.create_splat = _splat
 
 
 # ---- and, or, not
@@ -130,6 +132,15 @@ def _all_ones(_: Any, kind: Any) -> Any:
     from triton.runtime.interpreter import TensorHandle, _get_np_dtype
 
     return TensorHandle(numpy.full(1, -1).astype(_get_np_dtype(kind)), kind.scalar)
+
+
+def _splat(_: Any, kind: Any, scalar: Any) -> Any:
+    """``create_splat``, of a comparison's result too: its handle has the type of what was compared."""
+    import numpy
+    from triton.runtime.interpreter import TensorHandle
+
+    data = scalar.data.reshape(-1)
+    return TensorHandle(numpy.full(kind.shape, data[0], data.dtype), scalar.dtype.scalar)
 
 
 def _with_rounding(cast: Callable[..., Any]) -> Callable[..., Any]:
