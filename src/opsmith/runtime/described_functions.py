@@ -20,24 +20,21 @@ def function_of_kernel(entry: Entry, schema: str) -> Callable[..., Any]:
     Raises :class:`KernelRejected` at its first call, where the kernel or what runs it is missing or does not
     fit; :class:`Unsupported` for a call that the kernel does not take.
     """
-    return _FoundAtFirstCall(entry, schema)
+    lock = threading.Lock()
+    function: Callable[..., Any] | None = None
 
+    def find() -> Callable[..., Any]:
+        nonlocal function
+        with lock:
+            if function is None:
+                function = _callable(entry, schema)
+            return function
 
-class _FoundAtFirstCall:
-    def __init__(self, entry: Entry, schema: str) -> None:
-        self._entry = entry
-        self._schema = schema
-        self._call: Callable[..., Any] | None = None
-        self._lock = threading.Lock()
+    # Of a class it would take three times as long, at every call.
+    def found_at_first_call(*args: Any, **kwargs: Any) -> Any:
+        return (function or find())(*args, **kwargs)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return (self._call or self._found())(*args, **kwargs)
-
-    def _found(self) -> Callable[..., Any]:
-        with self._lock:
-            if self._call is None:
-                self._call = _callable(self._entry, self._schema)
-            return self._call
+    return found_at_first_call
 
 
 def _callable(entry: Entry, schema: str) -> Callable[..., Any]:
