@@ -121,6 +121,16 @@ def test_tables_and_charts_are_those_of_the_kept_results(page: Path) -> None:
         assert file.read_text(encoding="utf-8") == svg
 
 
+def test_the_tables_of_flag_gems_are_those_of_the_kept_results() -> None:
+    tool = runpy.run_path(str(ROOT / "tools" / "flag_gems_table.py"))
+    text = tool["PAGE"].read_text(encoding="utf-8")
+    assert tool["with_tables"](text) == text
+    causes = re.findall(
+        r"^\| (.*?) \|", text.partition("## Causes")[2].partition("\n## ")[0], re.MULTILINE
+    )
+    assert causes[1:] == list(tool["CAUSES"])
+
+
 def test_the_table_of_releases_is_that_of_the_kept_results() -> None:
     tool = runpy.run_path(str(ROOT / "tools" / "tested_releases.py"))
     text = tool["PAGE"].read_text(encoding="utf-8")
