@@ -100,7 +100,8 @@ class ElementsLauncher:
             sizes, strides = _coalesced([each.expand(shape) for each in laid_out])
             rank = len(sizes)
             layout = (*sizes, *(each for of_one in strides for each in of_one))
-        is_wide = max(map(_extent, laid_out)) > _MOST_OFFSET
+        # Without a layout all are dense.
+        is_wide = (max(map(_extent, laid_out)) if rank else count) > _MOST_OFFSET
         made = self._kernel_of(_Form("".join(kinds), rank, is_wide))
         grid = (-(-count // self._options["BLOCK"]),)
         made[grid](*values, out, count, *layout, **self._options)

@@ -35,12 +35,12 @@ class FunctionLauncher:
         self._integers = tuple(integers.values())
         self._grid = function_of(launch.grid, scope)
         self._computed = function_of(tuple(arguments.values()), scope)
-        self._order = [
+        placed = [
             (parameter, _place(parameter, names, arguments))
             for parameter in parameters
             if parameter not in self._options
         ]
-        missing = [parameter for parameter, place in self._order if place is None]
+        missing = [parameter for parameter, place in placed if place is None]
         if missing:
             raise KernelRejected(
                 f"nothing says what `{missing[0]}` of `{kernel.symbol}` is: an argument of "
@@ -48,6 +48,7 @@ class FunctionLauncher:
                 location=kernel.location,
                 remedy=f"add `arguments: {{{missing[0]}: numel(out)}}`, or `options` for a constexpr",
             )
+        self._order = [place for _, place in placed if place is not None]
         text = " ".join(arguments.values())
         self._strided = [index for index, name in enumerate(names) if f"stride({name}" in text]
         self._outs = range(len(names) - len(given.outs), len(names))
@@ -62,7 +63,7 @@ class FunctionLauncher:
             return
         computed = self._computed(*values, *self._integers)
         every = (*values, *computed)
-        self._function[grid](*(every[place] for _, place in self._order), **self._options)  # type: ignore[index]
+        self._function[grid](*[every[place] for place in self._order], **self._options)  # type: ignore[index]
         contiguous.copy_back()
 
 
