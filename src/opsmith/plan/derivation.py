@@ -50,7 +50,10 @@ class Obstacle(Enum):
     )
     BETWEEN_DEVICES = "it copies from and to other devices and dtypes, which no kernel does"
     NOT_TENSORS = "`{name}` gives back something else than Tensors"
-    OTHER_OPTIONS = "`{available}` is told its result's dtype and device, which `{wanted}` is not"
+    OTHER_OPTIONS = (
+        "`{available}` takes its result's dtype and device as arguments, which a call of a Python kernel "
+        "does not fill from `out`"
+    )
     OTHER_RESULTS = "`{wanted}` does not give back the same Tensors as `{available}`"
     OTHER_WRITES = "it writes to arguments of which the variants with a kernel return new versions"
 
@@ -177,7 +180,8 @@ def _obstacle(
         return Obstacle.NOT_TENSORS
     if [result.many for result in wanted.results] != [result.many for result in source.results]:
         return Obstacle.OTHER_RESULTS
-    if _is_told_options(source) and not _is_told_options(wanted):
+    # Generated C++ fills them: see emit/derived.py.
+    if kernel.abi.is_python and _is_told_options(source) and not _is_told_options(wanted):
         return Obstacle.OTHER_OPTIONS
     if derivation.rule.needs_shape:
         return _obstacle_to_allocating(group, kernel, catalogue)

@@ -63,7 +63,7 @@ class FunctionLauncher:
             return
         computed = self._computed(*values, *self._integers)
         every = (*values, *computed)
-        self._function[grid](*[every[place] for place in self._order], **self._options)  # type: ignore[index]
+        self._function[grid](*[every[place] for place in self._order], **self._options)
         contiguous.copy_back()
 
 
