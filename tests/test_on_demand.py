@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-PACKAGES = ("built", "description", "integrations", "plan", "runtime", "schema")
+PACKAGES = "built conformance description executorch integrations plan runtime schema".split()
 
 
 @pytest.fixture(params=PACKAGES)

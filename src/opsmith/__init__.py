@@ -33,11 +33,10 @@ __all__ = [
 __getattr__ = on_demand(
     __name__,
     {
-        "autoload": "opsmith.runtime.vendor_autoload",
-        "count_fallbacks": "opsmith.runtime.fallbacks",
-        "fallback": "opsmith.runtime.fallback_policy",
-        "fallbacks": "opsmith.runtime.fallbacks",
-        "load": "opsmith.runtime.load",
-        "trace": "opsmith.runtime.trace.recording",
+        "runtime.fallback_policy": "fallback",
+        "runtime.fallbacks": "count_fallbacks fallbacks",
+        "runtime.load": "load",
+        "runtime.trace.recording": "trace",
+        "runtime.vendor_autoload": "autoload",
     },
 )

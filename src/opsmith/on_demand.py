@@ -12,12 +12,16 @@ from typing import Any
 from opsmith.collector import collector_paused
 
 
-def on_demand(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
-    """The ``__getattr__`` (PEP 562) of ``package``, where ``modules`` says which module has which name.
+def on_demand(package: str, names: Mapping[str, str]) -> Callable[[str], Any]:
+    """The ``__getattr__`` (PEP 562) of ``package``, where ``names`` lists the names of each of its modules.
 
     No name may be that of a module of ``package``: whoever imports the module would put it in the place of
     the name.
     """
+
+    modules = {
+        name: f"{package}.{module}" for module, listed in names.items() for name in listed.split()
+    }
 
     def find(name: str) -> Any:
         if name in modules:
@@ -27,10 +31,3 @@ def on_demand(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
     return find
-
-
-def names_of(package: str, names: Mapping[str, str]) -> Mapping[str, str]:
-    """The module that has each name, where ``names`` lists the names of each module of ``package``."""
-    return {
-        name: f"{package}.{module}" for module, listed in names.items() for name in listed.split()
-    }

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from opsmith.on_demand import names_of, on_demand
+from opsmith.on_demand import on_demand
 
 if TYPE_CHECKING:
     from opsmith.built.backend import BuiltBackend
@@ -40,14 +40,11 @@ __all__ = [
 
 __getattr__ = on_demand(
     __name__,
-    names_of(
-        __name__,
-        {
-            "backend": "BuiltBackend",
-            "carried": "carried_backend carried_plan fitting_backend",
-            "contents": "read_contents CarriedBuild CarriedFile Contents DriverClass FORMAT Namespace Place",
-            "torch_note": "check_torch",
-            "unchanged": "note_unchanged unchanged_backend",
-        },
-    ),
+    {
+        "backend": "BuiltBackend",
+        "carried": "carried_backend carried_plan fitting_backend",
+        "contents": "read_contents CarriedBuild CarriedFile Contents DriverClass FORMAT Namespace Place",
+        "torch_note": "check_torch",
+        "unchanged": "note_unchanged unchanged_backend",
+    },
 )

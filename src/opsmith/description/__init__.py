@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from opsmith.on_demand import names_of, on_demand
+from opsmith.on_demand import on_demand
 
 if TYPE_CHECKING:
     from opsmith.description.backend import read_backend
@@ -133,32 +133,29 @@ __all__ = [
 
 __getattr__ = on_demand(
     __name__,
-    names_of(
-        __name__,
-        {
-            "backend": "read_backend",
-            "device_names": "check_device_name",
-            "document": "read_document Document",
-            "dtypes": "SCALAR_TYPE_OF",
-            "formats.flag_gems": "FLAG_GEMS",
-            "formats.imported": "import_flag_gems import_library Imported",
-            "found": "find_backend shipped_backends shipped_libraries",
-            "host_window": "hides_host_windows HOST_WINDOW",
-            "installed": "entry_point installed_backends package_of_description package_of_module",
-            "launch_expressions": "function_of",
-            "library": "read_library",
-            "model": (
-                "Abi ArgMeta AttentionFeature AttentionLimits Autocast Backend BuildOptions "
-                "Derive DimOrder Driver Execution ExecutorchOperator ExternalNamespace Fallback "
-                "FallbackDefault FusedKernel GivenMeta Inductor Kernel Library NamedOperator "
-                "Precision PythonDriver StubKernel SHARED_LIBRARY Triton TritonForm "
-                "TritonLaunch TvmFunction Unserved"
-            ),
-            "old_names": "has_old_names warn_of_old_name with_new_name",
-            "python_driver": "python_driver_of",
-            "python_kernel": "check_callable location_of parameters_of with_python_kernels Dtypes Parameters",
-            "python_modules": "has_python_kernels",
-            "rng": "Rng",
-        },
-    ),
+    {
+        "backend": "read_backend",
+        "device_names": "check_device_name",
+        "document": "read_document Document",
+        "dtypes": "SCALAR_TYPE_OF",
+        "formats.flag_gems": "FLAG_GEMS",
+        "formats.imported": "import_flag_gems import_library Imported",
+        "found": "find_backend shipped_backends shipped_libraries",
+        "host_window": "hides_host_windows HOST_WINDOW",
+        "installed": "entry_point installed_backends package_of_description package_of_module",
+        "launch_expressions": "function_of",
+        "library": "read_library",
+        "model": (
+            "Abi ArgMeta AttentionFeature AttentionLimits Autocast Backend BuildOptions "
+            "Derive DimOrder Driver Execution ExecutorchOperator ExternalNamespace Fallback "
+            "FallbackDefault FusedKernel GivenMeta Inductor Kernel Library NamedOperator "
+            "Precision PythonDriver StubKernel SHARED_LIBRARY Triton TritonForm "
+            "TritonLaunch TvmFunction Unserved"
+        ),
+        "old_names": "has_old_names warn_of_old_name with_new_name",
+        "python_driver": "python_driver_of",
+        "python_kernel": "check_callable location_of parameters_of with_python_kernels Dtypes Parameters",
+        "python_modules": "has_python_kernels",
+        "rng": "Rng",
+    },
 )

@@ -16,9 +16,7 @@ __all__ = ["ExecutorchProgram", "LoadedLibrary", "load_library", "read_program"]
 __getattr__ = on_demand(
     __name__,
     {
-        "ExecutorchProgram": "opsmith.executorch.program",
-        "LoadedLibrary": "opsmith.executorch.loading",
-        "load_library": "opsmith.executorch.loading",
-        "read_program": "opsmith.executorch.program",
+        "loading": "load_library LoadedLibrary",
+        "program": "read_program ExecutorchProgram",
     },
 )

@@ -34,4 +34,4 @@ __all__ = [
     "transformers",
 ]
 
-__getattr__ = on_demand(__name__, dict.fromkeys(__all__, "opsmith.integrations.libraries"))
+__getattr__ = on_demand(__name__, {"libraries": " ".join(__all__)})

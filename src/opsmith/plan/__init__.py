@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from opsmith.on_demand import names_of, on_demand
+from opsmith.on_demand import on_demand
 
 if TYPE_CHECKING:
     from opsmith.plan.derivation_rules import Derivation, Into, Rule
@@ -58,17 +58,14 @@ __all__ = [
 
 __getattr__ = on_demand(
     __name__,
-    names_of(
-        __name__,
-        {
-            "derivation_rules": "Derivation Into Rule",
-            "interception": "decompositions",
-            "model": (
-                "claims_of AutocastRule Autograd AutogradRoute Elementwise Entry Interception "
-                "KernelCall Meta MetaRule NotServed Operands Place Plan Route Shape"
-            ),
-            "opened": "open_backend plan_backend OpenedBackend",
-            "resolver": "resolve resolve_group",
-        },
-    ),
+    {
+        "derivation_rules": "Derivation Into Rule",
+        "interception": "decompositions",
+        "model": (
+            "claims_of AutocastRule Autograd AutogradRoute Elementwise Entry Interception "
+            "KernelCall Meta MetaRule NotServed Operands Place Plan Route Shape"
+        ),
+        "opened": "open_backend plan_backend OpenedBackend",
+        "resolver": "resolve resolve_group",
+    },
 )

@@ -12,4 +12,4 @@ if TYPE_CHECKING:
 __all__ = ["LoadedBackend"]
 
 # Every `import torch` looks for opsmith.runtime.autoload: that must not bring the rooms below.
-__getattr__ = on_demand(__name__, {"LoadedBackend": "opsmith.runtime.loaded"})
+__getattr__ = on_demand(__name__, {"loaded": "LoadedBackend"})

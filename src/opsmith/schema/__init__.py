@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from opsmith.on_demand import names_of, on_demand
+from opsmith.on_demand import on_demand
 
 if TYPE_CHECKING:
     from opsmith.schema.catalogue import Catalogue, read_catalogue
@@ -74,22 +74,19 @@ __all__ = [
 
 __getattr__ = on_demand(
     __name__,
-    names_of(
-        __name__,
-        {
-            "catalogue": "read_catalogue Catalogue",
-            "counterparts": "with_operators Declaration",
-            "custom": "parse_operator",
-            "declared": "declarations_of group_declared",
-            "derivatives": "differentiable Differentiable",
-            "gradient": "gradient_operator result_names",
-            "host_readers": "read_host_readers HostReaders",
-            "operator": "qualified Composite Group GENERATED Operator Result Variant",
-            "parts": "read_parts PartsMap",
-            "recorded": "releases_with RecordedFactsWarning",
-            "stubs": "read_stubs Caller Stub StubMap Unfit",
-            "installed_torch": "compiled_for requirement torch_release torch_version KNOWN_RELEASES",
-            "words": "reserved_in_cpp CPP_WORDS",
-        },
-    ),
+    {
+        "catalogue": "read_catalogue Catalogue",
+        "counterparts": "with_operators Declaration",
+        "custom": "parse_operator",
+        "declared": "declarations_of group_declared",
+        "derivatives": "differentiable Differentiable",
+        "gradient": "gradient_operator result_names",
+        "host_readers": "read_host_readers HostReaders",
+        "operator": "qualified Composite Group GENERATED Operator Result Variant",
+        "parts": "read_parts PartsMap",
+        "recorded": "releases_with RecordedFactsWarning",
+        "stubs": "read_stubs Caller Stub StubMap Unfit",
+        "installed_torch": "compiled_for requirement torch_release torch_version KNOWN_RELEASES",
+        "words": "reserved_in_cpp CPP_WORDS",
+    },
 )
