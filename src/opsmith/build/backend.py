@@ -137,8 +137,10 @@ def _note(
     began: float,
 ) -> None:
     """Notes for the next start that ``built`` was found, by one that ``began`` before it read anything."""
-    watched = watched_paths(backend)
-    if watched is None or any(map(has_old_names, backend.files)):
+    # What Python is to be imported for does not start quickly anyway.
+    if built.calls_python or built.python_driver or built.external_namespaces:
+        return
+    if any(map(has_old_names, backend.files)) or (watched := watched_paths(backend)) is None:
         return
     libraries = (built.library, built.driver)
     trusted = [*libraries, *(path for _, path in _named_libraries(backend))]

@@ -85,11 +85,9 @@ def note_unchanged(
     """Notes that ``built`` was found by a start that read the files ``watched`` after ``since``.
 
     Who may write to the ``trusted`` files is asked anew each time; the cache's entries ``used`` are kept for
-    it.  A file that has changed since, or shortly before, leaves nothing noted; nor has what Python is to be
-    imported for: its start is not quick anyway.  Best effort: the next start can look again.
+    it.  A file that has changed since, or shortly before, leaves nothing noted.  ``built`` has nothing that
+    Python is to be imported for.  Best effort: the next start can look again.
     """
-    if built.calls_python or built.python_driver or built.external_namespaces:
-        return
     paths = sorted({*map(str, watched), *_searched()})
     state = state_of(paths)
     if built.generated is None or not are_older(paths, since):
