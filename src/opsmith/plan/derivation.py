@@ -181,16 +181,11 @@ def _obstacle(
     if [result.many for result in wanted.results] != [result.many for result in source.results]:
         return Obstacle.OTHER_RESULTS
     # Generated C++ fills them: see emit/derived.py.
-    if kernel.abi.is_python and _is_told_options(source) and not _is_told_options(wanted):
+    if kernel.abi.is_python and source.factory and not source.tensor_arguments:
         return Obstacle.OTHER_OPTIONS
     if derivation.rule.needs_shape:
         return _obstacle_to_allocating(group, kernel, catalogue)
     return None
-
-
-def _is_told_options(operator: Operator) -> bool:
-    """Whether no Tensor but arguments say which dtype and device the result has, as of `arange`."""
-    return "Device? device" in operator.schema and not operator.tensor_arguments
 
 
 def shape_is_dynamic(functional: Operator, kernel: Kernel) -> bool:

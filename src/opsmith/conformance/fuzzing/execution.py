@@ -25,6 +25,7 @@ from opsmith.conformance.fuzzing.program import (
     refs_in,
     replaced,
 )
+from opsmith.runtime.overloads import overload_of
 
 
 @dataclass
@@ -76,8 +77,7 @@ def call_of(name: str) -> Any:
     """The function that a step of the operator ``name`` calls."""
     if name in _SPECIAL:
         return _SPECIAL[name]
-    packet, _, overload = name.partition(".")
-    return getattr(getattr(torch.ops.aten, packet), overload or "default")
+    return overload_of(name)
 
 
 def bound(step: Step) -> dict[str, Any]:
