@@ -103,7 +103,7 @@ def keep(backend: str, results: Iterable[Path]) -> None:
     kept = Kept(
         version("flag_gems"), version("triton"), runs[-1].torch, runs[-1].updated[:10], rows, absent
     )
-    RESULTS.write_bytes(msgspec.json.format(msgspec.json.encode(kept)) + b"\n")
+    RESULTS.write_bytes(msgspec.json.encode(kept) + b"\n")
 
 
 def _of_flag_gems(opened: OpenedBackend, operator: str) -> list[str]:
