@@ -4,6 +4,7 @@
 // hands a call over to one of them.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <tuple>
 #include <type_traits>
@@ -85,6 +86,11 @@ inline constexpr bool kReturnsReferences<std::tuple<Results...>> =
     sizeof...(Results) > 0 && (std::is_lvalue_reference_v<Results> && ...);
 
 template <class Schema>
+inline constexpr bool kGivesFirst = false;
+template <class Result, class... Rest>
+inline constexpr bool kGivesFirst<Result(Result, Rest...)> = true;
+
+template <class Schema>
 struct BoxedCall;
 
 template <class Result, class... Parameters>
@@ -99,27 +105,29 @@ struct BoxedCall<Result(Parameters...)> {
     (push(stack, arguments), ...);
     kernel(op, c10::DispatchKeySet(), &stack);
     if constexpr (kReturnsReferences<Result>) {
-      return written(std::tie(arguments...));
+      const void* const addresses[] = {std::addressof(arguments)...};
+      return written(addresses);
     } else if constexpr (!std::is_void_v<Result>) {
       return c10::impl::PopResult<Result>::call(stack);
     }
   }
 
  private:
-  // The result of an operator that writes to its arguments: `self` in place, the last ones of an out variant.
-  template <class... Arguments>
-  static Result written(std::tuple<Arguments&...> arguments) {
-    constexpr size_t kArguments = sizeof...(Arguments);
+  // The result of an operator that writes to its arguments, which are Tensors: `self` in place, the last ones
+  // of an out variant.
+  static Result written(const void* const* arguments) {
+    constexpr size_t kArguments = sizeof...(Parameters);
     if constexpr (!std::is_lvalue_reference_v<Result>) {
       constexpr size_t kResults = std::tuple_size_v<Result>;
       return [&]<size_t... I>(std::index_sequence<I...>) {
-        return Result(std::get<kArguments - kResults + I>(arguments)...);
+        return Result(tensor_at(arguments[kArguments - kResults + I])...);
       }(std::make_index_sequence<kResults>());
-    } else if constexpr (std::is_same_v<std::tuple_element_t<0, std::tuple<Parameters...>>, Result>) {
-      return std::get<0>(arguments);
     } else {
-      return std::get<kArguments - 1>(arguments);
+      return tensor_at(arguments[kGivesFirst<Result(Parameters...)> ? 0 : kArguments - 1]);
     }
+  }
+  static at::Tensor& tensor_at(const void* address) {
+    return *const_cast<at::Tensor*>(static_cast<const at::Tensor*>(address));
   }
 };
 
