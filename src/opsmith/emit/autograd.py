@@ -19,6 +19,7 @@ from opsmith.emit.text import (
     comment,
     dtype_set,
     in_namespace_of,
+    includes,
     quoted,
     registrations,
 )
@@ -93,17 +94,18 @@ def autograd_shard(plan: Plan, entries: Sequence[Entry], signatures: Signatures)
         for header in gradient.wrapper.headers
         if header == ON_COPIES
     }
+    if gradients:
+        headers.add("torch/library.h")
     # PyTorch's headers for autograd take seconds; a function that is only registered needs none of them.
-    needed = ["ATen/core/Tensor.h"]
+    needed = ["opsmith/generated/registrations.h"]
     if gradients or any(function.text for function in functions):
-        needed = ["opsmith/autograd/autograd.h", "opsmith/generated/call.h"]
+        needed += ["opsmith/autograd/autograd.h", "opsmith/generated/call.h"]
     return "\n".join(
         [
             banner(plan, "how its operators are differentiated."),
-            *(f"#include <{header}>" for header in needed),
+            includes(needed),
             "",
-            *(f"#include <{header}>" for header in sorted(headers)),
-            "#include <torch/library.h>\n",
+            includes(headers) + "\n",
             *_declared(plan, entries, signatures),
             "",
             "namespace opsmith::generated::differentiated {",
@@ -117,6 +119,7 @@ def autograd_shard(plan: Plan, entries: Sequence[Entry], signatures: Signatures)
             *registrations(
                 "AutogradPrivateUse1",
                 {each.signature.name: address(each.target) for each in functions},
+                "OPSMITH_LIBRARY_IMPL",
             ),
             "}  // namespace",
             "}  // namespace opsmith::generated::differentiated\n",

@@ -244,15 +244,14 @@ def _shard(plan: Plan, entries: Sequence[Entry], signatures: Signatures) -> str:
         [
             banner(plan, "the operators' registrations."),
             f"{includes(WRAPPER_HEADERS)}\n",
-            includes(headers),
-            "#include <torch/library.h>\n",
+            f"{includes(headers)}\n",
             *_kernels_of(plan, entries, signatures),
             "",
             # Not in the global namespace, where ::abs and others are overloaded.
             "namespace opsmith::generated {",
             "namespace {\n",
             *(generated.text for _, generated in wrappers if generated.text),
-            *registrations("PrivateUse1", registered(wrappers)),
+            *registrations("PrivateUse1", registered(wrappers), "OPSMITH_LIBRARY_IMPL"),
             "}  // namespace",
             "}  // namespace opsmith::generated\n",
             f"// What {class_name(plan.backend)}Functions.h declares of these.",

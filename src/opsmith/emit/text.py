@@ -53,18 +53,21 @@ def includes(headers: Iterable[str]) -> str:
     return "\n".join(f"#include <{header}>" for header in sorted(headers))
 
 
-def registrations(key: str, kernels: Mapping[str, str]) -> Iterator[str]:
+def registrations(
+    key: str, kernels: Mapping[str, str], macro: str = "TORCH_LIBRARY_IMPL"
+) -> Iterator[str]:
     """The C++ that registers ``kernels`` for the dispatch key ``key``, a block for each namespace.
 
     ``kernels`` maps an operator's name to the expression that is registered; namespaces come in the order
-    in which they first occur.
+    in which they first occur.  ``macro`` opens a block: ``OPSMITH_LIBRARY_IMPL`` where all of them are
+    functions that are generated from schemas of PyTorch's.
     """
     namespaces: dict[str, list[str]] = {}
     for name, kernel in kernels.items():
         namespace, _, local = qualified(name).partition("::")
         namespaces.setdefault(namespace, []).append(f'm.impl("{local}", {kernel});')
     for namespace, lines in namespaces.items():
-        yield "\n".join([f"TORCH_LIBRARY_IMPL({namespace}, {key}, m) {{", *lines, "}\n"])
+        yield "\n".join([f"{macro}({namespace}, {key}, m) {{", *lines, "}\n"])
 
 
 def address(function: str) -> str:

@@ -4,6 +4,7 @@
 
 #include <opsmith/autograd/autograd.h>
 #include <opsmith/generated/call.h>
+#include <opsmith/generated/registrations.h>
 
 #include <ATen/ops/linear_ops.h>
 #include <ATen/ops/matmul_ops.h>
@@ -168,7 +169,7 @@ TORCH_LIBRARY_IMPL(opsmith_chip, Meta, m) {
   m.impl("linear_backward", &gradients::linear_backward_meta);
   m.impl("mul_Tensor_backward", &gradients::mul_Tensor_backward_meta);
 }
-TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
+OPSMITH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
   m.impl("linear", &linear);
   m.impl("matmul", &::chip::matmul_autograd);
   m.impl("matmul.out", &matmul_out);

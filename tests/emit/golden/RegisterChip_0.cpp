@@ -6,6 +6,7 @@
 #include <opsmith/generated/call.h>
 #include <opsmith/generated/derived.h>
 #include <opsmith/generated/dtype_set.h>
+#include <opsmith/generated/registrations.h>
 #include <opsmith/generated/structured.h>
 
 #include <ATen/ops/_foreach_add_ops.h>
@@ -34,7 +35,6 @@
 #include <ATen/ops/topk_ops.h>
 #include <opsmith/generated/factory.h>
 #include <opsmith/generated/generator_argument.h>
-#include <torch/library.h>
 
 namespace chip {
 void add(at::TensorIteratorBase& iter, const at::Scalar& alpha);
@@ -733,7 +733,7 @@ at::Tensor& rrelu_with_noise_(at::Tensor& self, at::Tensor& noise, const at::Sca
   return ::chip::topk(self, k, dim, largest, sorted, values, indices);
 }
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+OPSMITH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_foreach_add.Scalar", &_foreach_add_Scalar);
   m.impl("_foreach_add.Scalar_out", &_foreach_add_Scalar_out);
   m.impl("_foreach_add_.Scalar", &_foreach_add__Scalar);
