@@ -144,7 +144,7 @@ class _Writer:
             self.headers |= {self.source.native_header, "opsmith/generated/stub.h"}
         if self.is_lean:
             self.headers |= {"bridge/lean_call.h", "bridge/lean_checks.h"}
-        if self.is_lean and self.call.is_recorded:
+        if self.is_lean and (self.call.is_recorded or self.on_copies):
             self.headers.add("bridge/queued_call.h")
 
     def write(self) -> Wrapper:
@@ -414,11 +414,8 @@ class _Writer:
         """A call of a kernel of the ``aten`` ABI."""
         if not self.on_copies:
             return f"::{self.kernel.symbol}({', '.join(arguments)})"
-        called = f"[&](auto&&... copies) {{ return ::{self.kernel.symbol}(copies...); }}"
-        return self._with_copies(called, arguments)
-
-    def _with_copies(self, called: str, arguments: Sequence[str]) -> str:
         self.headers.add(ON_COPIES)
+        called = f"[&](auto&&... copies) {{ return ::{self.kernel.symbol}(copies...); }}"
         return f"opsmith::on_copies({', '.join([called, *arguments])})"
 
     def _run(self, values: Mapping[str, str]) -> str:
@@ -445,12 +442,10 @@ class _Writer:
         how = "lean_call"
         if self.call.is_recorded:
             how = "queue_lean_call" if self.call.is_queued else "lean_call_in_order"
-        lean_call = f"opsmith::{how}<&::{self.kernel.symbol}>"
-        call = f"{{{', '.join(about)}}}"
         if self.on_copies:
-            called = f"[&](const auto&... copies) {{ {lean_call}({call}, copies...); }}"
-            return self._with_copies(called, arguments)
-        return f"{lean_call}({', '.join([call, *arguments])})"
+            how += "_on_copies"
+        given = [f"&::{self.kernel.symbol}", f"{{{', '.join(about)}}}", *arguments]
+        return f"opsmith::{how}({', '.join(given)})"
 
     def _marked(self, name: str, value: str) -> str:
         """``value``, for the kernel's argument ``name``; with copies, and what the kernel does with it."""

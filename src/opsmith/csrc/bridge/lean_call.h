@@ -1,15 +1,17 @@
 // Calls of lean kernels from generated code: each argument as the kernel takes it, a failure as an exception.
 //
-//   opsmith::lean_call<&::mylib::native::scale_out>({"mylib::scale", "mylib::native::scale_out (mylib)",
-//                                                     opsmith::DimOrders::kContiguous}, self, factor, out);
+//   opsmith::lean_call(&::mylib::native::scale_out, {"mylib::scale", "mylib::native::scale_out (mylib)",
+//                                                    opsmith::DimOrders::kContiguous}, self, factor, out);
+//
+// What is instantiated depends on the kernel's type, which many kernels share.
 #pragma once
 
 #include <bridge/lean_tensor.h>
 #include <lean/failure.h>
+#include <opsmith/generated/pack.h>
 
 #include <optional>
 #include <string_view>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -238,47 +240,29 @@ struct LeanArgument<std::optional<lean::ArrayRef<Element>>, std::optional<at::Ar
 // Runs a kernel that is bound to its arguments: its error, or Ok.
 Error run_lean(c10::function_ref<void(KernelRuntimeContext&)> kernel);
 
-// A kernel of one type; many kernels share it.
-template <class Kernel>
-struct LeanKernel;
-
-template <class Result, class... Taken>
-struct LeanKernel<Result (*)(KernelRuntimeContext&, Taken...)> {
-  using Kernel = Result (*)(KernelRuntimeContext&, Taken...);
-
-  // The kernel's error, or Ok.
-  template <class... Given>
-  static Error call(Kernel kernel, const LeanCall& call, const Given&... given) {
-    static_assert(sizeof...(Taken) == sizeof...(Given));
-    return run(kernel, LeanArgument<Taken, Given>(call, given)...);
+// The kernel's error, or Ok.
+template <class Result, class... Taken, class... Given>
+Error call_lean(Result (*kernel)(KernelRuntimeContext&, Taken...), const LeanCall& call,
+                const Given&... given) {
+  static_assert(sizeof...(Taken) == sizeof...(Given));
+  Pack<LeanArgument<Taken, Given>...> arguments{{LeanArgument<Taken, Given>(call, given)}...};
+  const Error error = run_lean([&](KernelRuntimeContext& context) {
+    arguments.apply([&](auto&... argument) { kernel(context, argument.get()...); });
+  });
+  if (C10_LIKELY(error == Error::Ok)) {
+    arguments.apply([](auto&... argument) { (argument.finish(), ...); });
   }
-
- private:
-  // The arguments are temporaries of the caller, built in place.
-  template <class... Argument>
-  static Error run(Kernel kernel, Argument&&... arguments) {
-    const Error error = run_lean([&](KernelRuntimeContext& context) { kernel(context, arguments.get()...); });
-    if (C10_LIKELY(error == Error::Ok)) {
-      (arguments.finish(), ...);
-    }
-    return error;
-  }
-};
-
-// The same for a kernel that is known when this is compiled.
-template <auto kKernel, class... Given>
-Error call_lean(const LeanCall& call, const Given&... given) {
-  return LeanKernel<decltype(kKernel)>::call(kKernel, call, given...);
+  return error;
 }
 
 }  // namespace detail
 
-// Runs the lean kernel `kKernel` on the arguments of its operator, in the schema's order. Throws what PyTorch
-// would for the kernel's error, with the operator's name, the kernel's and what it logged: RuntimeError,
-// IndexError where the kernel says NotFound, or NotImplementedError where it says NotSupported.
-template <auto kKernel, class... Given>
-inline void lean_call(const LeanCall& call, const Given&... given) {
-  const auto error = detail::call_lean<kKernel>(call, given...);
+// Runs a lean kernel on the arguments of its operator, in the schema's order. Throws what PyTorch would for
+// the kernel's error, with the operator's name, the kernel's and what it logged: RuntimeError, IndexError
+// where the kernel says NotFound, or NotImplementedError where it says NotSupported.
+template <class Kernel, class... Given>
+inline void lean_call(Kernel* kernel, const LeanCall& call, const Given&... given) {
+  const auto error = detail::call_lean(kernel, call, given...);
   if (C10_UNLIKELY(error != detail::Error::Ok)) {
     detail::throw_failed(call, error);
   }

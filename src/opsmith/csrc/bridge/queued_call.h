@@ -1,6 +1,6 @@
 // Calls of lean kernels that may run after the call has returned, as work of the device's current stream:
 //
-//   opsmith::queue_lean_call<&::mylib::native::scale_out>({…}, self, factor, out);
+//   opsmith::queue_lean_call(&::mylib::native::scale_out, {…}, self, factor, out);
 //
 // Tensors are passed by address. Nobody holds them meanwhile: memory that is freed serves the same stream
 // again, after the kernel. What else the kernel reads is kept for it.
@@ -11,12 +11,13 @@
 #include <opsmith/device/launch.h>
 #include <opsmith/device/watched_streams.h>
 #include <opsmith/generated/each_tensor.h>
+#include <opsmith/generated/on_copies.h>
+#include <opsmith/generated/pack.h>
 #include <opsmith/on_host.h>
 
 #include <memory>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -134,16 +135,10 @@ void take_copies(Argument& argument, Copies& copies) {
   }
 }
 
-// An argument before it is kept.
-template <class Given>
-struct Bound {
-  const LeanCall& call;
-  const Given& given;
-};
-
 template <class Taken, class Given>
 struct KeptArgument {
-  explicit KeptArgument(Bound<Given> bound) : kept(bound.given), given(kept.get()), lean(bound.call, given) {}
+  KeptArgument(const LeanCall& call, const Given& value)
+      : kept(value), given(kept.get()), lean(call, given) {}
 
   const Kept<Given> kept;
   decltype(std::declval<const Kept<Given>&>().get()) given;
@@ -154,35 +149,35 @@ template <class Kernel, class... Given>
 class QueuedLeanCall;
 
 template <class Result, class... Taken, class... Given>
-class QueuedLeanCall<Result (*)(KernelRuntimeContext&, Taken...), Given...> final : public QueuedWork {
+class QueuedLeanCall<Result(KernelRuntimeContext&, Taken...), Given...> final : public QueuedWork {
  public:
-  using Kernel = Result (*)(KernelRuntimeContext&, Taken...);
+  using Kernel = Result(KernelRuntimeContext&, Taken...);
 
-  QueuedLeanCall(Kernel kernel, const LeanCall& call, c10::DeviceIndex device, const Given&... given)
+  QueuedLeanCall(Kernel* kernel, const LeanCall& call, c10::DeviceIndex device, const Given&... given)
       : QueuedWork(call.operator_name, device),
         kernel_(kernel),
         call_(call),
-        arguments_(Bound<Given>{call_, given}...) {}
+        arguments_{{KeptArgument<Taken, Given>(call_, given)}...} {}
 
   Copies take_copies() {
     Copies copies;
-    std::apply([&](auto&... argument) { (detail::take_copies(argument.lean, copies), ...); }, arguments_);
+    arguments_.apply([&](auto&... argument) { (detail::take_copies(argument.lean, copies), ...); });
     return copies;
   }
 
  private:
   void run() override {
     const Error error = run_lean([&](KernelRuntimeContext& context) {
-      std::apply([&](auto&... argument) { kernel_(context, argument.lean.get()...); }, arguments_);
+      arguments_.apply([&](auto&... argument) { kernel_(context, argument.lean.get()...); });
     });
     if (error != Error::Ok) {
       throw_failed(call_, error);
     }
   }
 
-  const Kernel kernel_;
+  Kernel* const kernel_;
   const LeanCall call_;
-  std::tuple<KeptArgument<Taken, Given>...> arguments_;
+  Pack<KeptArgument<Taken, Given>...> arguments_;
 };
 
 // Calls `visit` with each defined Tensor of an argument, which may be of a type that holds none.
@@ -208,6 +203,13 @@ struct Amount {
   bool of_host = false;  // some lie in the host's memory, which the caller may free when the call returns
 };
 
+// Notes that queued work uses a Tensor.
+struct NoteUse {
+  void operator()(const at::TensorBase& tensor) const { note_use(tensor, operator_name); }
+
+  const char* operator_name;
+};
+
 // The graph that is captured keeps what the host owns of a call's operands.
 template <class Given>
 void keep_host_memory(const Given& given) {
@@ -217,12 +219,13 @@ void keep_host_memory(const Given& given) {
 }
 
 template <class Kernel, class... Given>
-C10_NOINLINE void queue_lean(Kernel kernel, const LeanCall& call, c10::DeviceIndex device,
+C10_NOINLINE void queue_lean(Kernel* kernel, const LeanCall& call, c10::DeviceIndex device,
                              const Given&... given) {
-  auto work = std::make_unique<QueuedLeanCall<Kernel, Given...>>(kernel, call, device, given...);
+  auto* const work = new QueuedLeanCall<Kernel, Given...>(kernel, call, device, given...);
+  std::unique_ptr<QueuedWork> owned(work);
   const Copies copies = work->take_copies();
-  queue_on_host(std::move(work));
-  const auto note = [&](const at::TensorBase& tensor) { note_use(tensor, call.operator_name); };
+  queue_on_host(std::move(owned));
+  const NoteUse note{call.operator_name};
   (each_tensor_in(given, note), ...);
   for (const auto& [out, copy] : copies.written) {
     copy_in_order(out, copy);
@@ -233,8 +236,8 @@ C10_NOINLINE void queue_lean(Kernel kernel, const LeanCall& call, c10::DeviceInd
 
 // lean_call(), now or when the current stream's earlier work is done. What the kernel's failure throws is
 // then raised where the device is next waited for.
-template <auto kKernel, class... Given>
-C10_ALWAYS_INLINE void queue_lean_call(const LeanCall& call, const Given&... given) {
+template <class Kernel, class... Given>
+C10_ALWAYS_INLINE void queue_lean_call(Kernel* kernel, const LeanCall& call, const Given&... given) {
   const c10::DeviceIndex device = current_device();
   detail::Amount amount;
   (amount.look_into(given), ...);
@@ -244,21 +247,31 @@ C10_ALWAYS_INLINE void queue_lean_call(const LeanCall& call, const Given&... giv
   } else if (C10_UNLIKELY(!runs_at_once(device, amount.elements))) {
     LeanCall queued = call;
     queued.queued = true;
-    return detail::queue_lean(kKernel, queued, device, given...);
+    return detail::queue_lean(kernel, queued, device, given...);
   }
   const profile::HostWork work(call.operator_name, device);
-  lean_call<kKernel>(call, given...);
+  lean_call(kernel, call, given...);
 }
 
-// lean_call() on copies of what the device has (opsmith/generated/on_copies.h), now or within a graph.
-template <auto kKernel, class... Given>
-void lean_call_in_order(const LeanCall& call, const Given&... given) {
+// lean_call(), now or within a graph.
+template <class Kernel, class... Given>
+void lean_call_in_order(Kernel* kernel, const LeanCall& call, const Given&... given) {
   const c10::DeviceIndex device = current_device();
   if (C10_UNLIKELY(current_stream_is_captured(device))) {
     (detail::keep_host_memory(given), ...);
-    return detail::queue_lean(kKernel, call, device, given...);
+    return detail::queue_lean(kernel, call, device, given...);
   }
-  lean_call<kKernel>(call, given...);
+  lean_call(kernel, call, given...);
+}
+
+// Both on copies of what the device has: see on_copies().
+template <class Kernel, class... Given>
+void lean_call_on_copies(Kernel* kernel, const LeanCall& call, const Given&... given) {
+  on_copies([&](const auto&... copies) { lean_call(kernel, call, copies...); }, given...);
+}
+template <class Kernel, class... Given>
+void lean_call_in_order_on_copies(Kernel* kernel, const LeanCall& call, const Given&... given) {
+  on_copies([&](const auto&... copies) { lean_call_in_order(kernel, call, copies...); }, given...);
 }
 
 }  // namespace opsmith

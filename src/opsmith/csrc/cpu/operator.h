@@ -114,7 +114,7 @@ template <auto kKernel, class... Inputs>
 std::optional<std::vector<int64_t>> wanted_shape(const LeanCall& call, const at::Tensor& out,
                                                  const Inputs&... inputs) {
   take_rejected_shape();
-  const Error error = call_lean<kKernel>(call, inputs..., out);
+  const Error error = call_lean(kKernel, call, inputs..., out);
   const RejectedShape shape = take_rejected_shape();
   if (shape.wanted) {
     return sizes_of(shape);
@@ -130,7 +130,7 @@ template <auto kKernel, class... Inputs>
 void call_resizing(const LeanCall& call, at::Tensor& out, const Inputs&... inputs) {
   if (const auto sizes = wanted_shape<kKernel>(call, out, inputs...)) {
     out.resize_(*sizes);
-    lean_call<kKernel>(call, inputs..., out);
+    lean_call(kKernel, call, inputs..., out);
   }
 }
 

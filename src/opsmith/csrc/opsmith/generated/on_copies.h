@@ -5,6 +5,7 @@
 
 #include <opsmith/device/device.h>
 #include <opsmith/fallback/host_view.h>
+#include <opsmith/generated/pack.h>
 
 #include <ATen/TensorIterator.h>
 #include <ATen/core/IListRef.h>
@@ -140,13 +141,13 @@ template <class Kernel, class... Given>
 auto on_copies(const Kernel& kernel, const Given&... given) {
   HostViews views(detail::kOfGraphs);
   // In this order: what is read and written is fetched where it is seen to be read first.
-  std::tuple<decltype(detail::copied(views, given))...> copies{detail::copied(views, given)...};
+  Pack<decltype(detail::copied(views, given))...> copies{{detail::copied(views, given)}...};
   const auto call = [&](auto&... copied) { return kernel(detail::as_given<Given>(copied)...); };
-  if constexpr (std::is_void_v<decltype(std::apply(call, copies))>) {
-    std::apply(call, copies);
+  if constexpr (std::is_void_v<decltype(copies.apply(call))>) {
+    copies.apply(call);
     views.commit();
   } else {
-    const auto results = std::apply(call, copies);
+    const auto results = copies.apply(call);
     views.commit();
     return detail::on_device(views, results);
   }
