@@ -14,7 +14,6 @@
 #include <vector>
 
 #include <ATen/core/boxing/KernelFunction.h>
-#include <ATen/core/dispatch/CppSignature.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/DispatchKey.h>
 #include <c10/macros/Macros.h>
