@@ -398,6 +398,14 @@ def _models() -> Iterator[Call]:
             yield lambda x=x, c=ceil_mode: functional.avg_pool2d(
                 x, (3, 2), (2, 3), (1, 1), c, False
             )
+        # Rows of results that are narrow, and wide; and windows that dilation takes beyond both edges.
+        for sizes, window in (
+            ((2, 3, 8, 10), ([2, 2],)),
+            ((1, 2, 9, 70), ([3, 3], [2, 2], [1, 1])),
+            ((1, 2, 9, 1), ([4, 2], [3, 3], [0, 1], [1, 2])),
+        ):
+            image = numbers(*sizes, dtype=dtype)
+            yield lambda x=image, w=window: aten.max_pool2d_with_indices(x, *w)
     yield lambda: functional.layer_norm(numbers(4, 1000) + 1e4, (1000,))
     extremes = torch.tensor([[0.0, INF, 1.0], [-INF] * 3, [NAN, 1.0, 2.0], [1e4, -1e4, 0.0]])
     yield lambda: (torch.softmax(extremes, 1), torch.log_softmax(extremes, 1))

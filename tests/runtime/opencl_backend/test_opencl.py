@@ -118,6 +118,19 @@ DIFFERENTIABLE: dict[str, Case] = {
 }
 
 
+def test_the_places_of_a_max_pool_are_the_cpus() -> None:
+    """Also of windows that dilation takes beyond both edges of a plane."""
+    for x, window in (
+        (IMAGE, {"kernel_size": 3, "stride": 2, "padding": 1}),
+        (torch.randn(1, 2, 9, 1), {"kernel_size": (4, 2), "padding": (0, 1), "dilation": (1, 2)}),
+        (torch.full((1, 1, 4, 4), -float("inf")), {"kernel_size": 2}),
+    ):
+        values, places = F.max_pool2d(x.to("opencl"), return_indices=True, **window)
+        expected, expected_places = F.max_pool2d(x, return_indices=True, **window)
+        assert torch.equal(values.cpu(), expected)
+        assert torch.equal(places.cpu(), expected_places)
+
+
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_values_and_gradients_are_the_cpus(name: str) -> None:
     function, operands = DIFFERENTIABLE[name]

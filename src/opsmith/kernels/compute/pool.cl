@@ -17,6 +17,9 @@ DEVICE inline long first_window(long at, long window, long step, long pad, long 
 
 DEVICE inline long last_window(long at, long step, long pad, long count) { return min((at + pad) / step + 1, count); }
 
+// The first place of a window that is not before the plane; along one dimension.
+DEVICE inline long first_inside(long begin, long gap) { return begin < 0 ? begin + (-begin + gap - 1) / gap * gap : begin; }
+
 // The adaptive pool's window of an output place.
 DEVICE inline long start_of(long at, long out, long in) { return at * in / out; }
 DEVICE inline long end_of(long at, long out, long in) { return ((at + 1) * in + out - 1) / out; }
@@ -46,16 +49,17 @@ KERNEL void run(BUFFER(const STORED(DTYPE), in), BUFFER(long, indices), BUFFER(S
   C sum = 0;
 #endif
 #ifdef MAX
+  const long top = first_inside(y * s.step_height - s.pad_height, s.gap_height);
+  const long left = first_inside(x * s.step_width - s.pad_width, s.gap_width);
+  const long bottom = min(y * s.step_height - s.pad_height + (s.kernel_height - 1) * s.gap_height + 1, s.height);
+  const long right = min(x * s.step_width - s.pad_width + (s.kernel_width - 1) * s.gap_width + 1, s.width);
   C largest = -INFINITY;
-  long position = -1;
-  for (long i = 0; i < s.kernel_height; ++i) {
-    const long row = y * s.step_height - s.pad_height + i * s.gap_height;
-    if (row < 0 || row >= s.height) continue;
-    for (long j = 0; j < s.kernel_width; ++j) {
-      const long column = x * s.step_width - s.pad_width + j * s.gap_width;
-      if (column < 0 || column >= s.width) continue;
+  // ATen's, where dilation takes the whole window beyond the plane's edges.
+  long position = top * s.width + left;
+  for (long row = top; row < bottom; row += s.gap_height) {
+    for (long column = left; column < right; column += s.gap_width) {
       const C value = LOAD(DTYPE, from, base + row * s.width + column);
-      if (position < 0 || value > largest || value != value) {
+      if (value > largest || value != value) {
         largest = value;
         position = row * s.width + column;
       }

@@ -1,5 +1,6 @@
 // Largest elements of windows of a plane, and their places.
 #include <algorithm>
+#include <array>
 #include <tuple>
 
 #include "../common/pool_shape.h"
@@ -14,6 +15,11 @@ namespace opsmith::optimized {
 namespace {
 
 constexpr char kMaxPool2[] = "max_pool2d_with_indices.out";
+
+// Of a row, no more of which are pooled with those of other rows; of such a plane, whose offsets lie on the
+// stack.
+constexpr int64_t kNarrow = 8;
+constexpr int64_t kMostPixels = 256;
 
 template <class T>
 using Largest = void(const LargestOf<T>& of);
@@ -31,12 +37,20 @@ struct MaxPool {
   void (*largest)(const LargestOf<T>& of);
 
   int64_t window() const { return kernel[0] * kernel[1]; }
-  bool is_inside(int64_t d, int64_t index) const {
-    return index >= 0 && index < source.size[static_cast<size_t>(d) + 1];
+  // Of a window's elements along a dimension, those that lie within the plane: the first, and behind the
+  // last.
+  int64_t first_index(int64_t d, int64_t result_index) const {
+    const int64_t begin = result_index * stride[d] - padding[d];
+    return begin < 0 ? begin + ceil_divided(-begin, dilation[d]) * dilation[d] : begin;
+  }
+  int64_t end_index(int64_t d, int64_t result_index) const {
+    const int64_t last = result_index * stride[d] - padding[d] + (kernel[d] - 1) * dilation[d];
+    return std::min(last + 1, source.size[d + 1]);
   }
 };
 
-// The elements of a window that lie within the plane, of which there is one at least.
+// The elements of a window that lie within the plane. Where dilation takes all of them beyond its edges there
+// are none, and a place that is ATen's.
 template <class T>
 struct Elements {
   const T** at;
@@ -47,27 +61,28 @@ struct Elements {
 // Of the window of the result's pixel (y, x), in the plane that begins at `plane`.
 template <class T>
 void find_elements(const MaxPool<T>& pool, const T* plane, int64_t y, int64_t x, Elements<T>& found) {
+  const int64_t top = pool.first_index(0, y), left = pool.first_index(1, x);
   found.number = 0;
-  for (int64_t i = 0; i < pool.kernel[0]; ++i) {
-    const int64_t row = y * pool.stride[0] - pool.padding[0] + i * pool.dilation[0];
-    for (int64_t j = 0; pool.is_inside(0, row) && j < pool.kernel[1]; ++j) {
-      const int64_t column = x * pool.stride[1] - pool.padding[1] + j * pool.dilation[1];
-      if (pool.is_inside(1, column)) {
-        found.at[found.number] = plane + row * pool.source.stride[1] + column * pool.source.stride[2];
-        found.places[found.number++] = row * pool.source.size[2] + column;
-      }
+  found.places[0] = top * pool.source.size[2] + left;
+  const int64_t bottom = pool.end_index(0, y), right = pool.end_index(1, x);
+  for (int64_t row = top; row < bottom; row += pool.dilation[0]) {
+    for (int64_t column = left; column < right; column += pool.dilation[1]) {
+      found.at[found.number] = plane + row * pool.source.stride[1] + column * pool.source.stride[2];
+      found.places[found.number++] = row * pool.source.size[2] + column;
     }
   }
 }
 
-// `count` results from the pixel (y, x) on: channels of one, or with `step` 1 pixels of a row.
+// `count` results from the pixel (y, x) on: channels of one, or with `step` 1 pixels of a row, or else those
+// at `offsets`.
 template <class T>
 void put_largest(const MaxPool<T>& pool, const Elements<T>& found, int64_t step, int64_t place_step,
-                 int64_t count, T* result, int64_t* places) {
+                 int64_t count, T* result, int64_t* places, const int64_t* offsets = nullptr) {
   LargestOf<T> of;
   of.elements = found.at;
   of.places = found.places;
   of.number = found.number;
+  of.offsets = offsets;
   of.step = step;
   of.place_step = place_step;
   of.count = count;
@@ -112,23 +127,55 @@ void pool_row(const MaxPool<T>& pool, int64_t index, int64_t y, Elements<T>& fou
   }
 }
 
+// A plane at once, the pixels' `offsets` of which are known: a vector then spans rows that are narrow.
+template <class T>
+void pool_plane(const MaxPool<T>& pool, int64_t index, const int64_t* offsets, Elements<T>& found) {
+  find_elements(pool, pool.source.data + pool.source.plane(index), 0, 0, found);
+  put_largest(pool, found, 0, 0, pool.result.pixels(), pool.result.data + pool.result.plane(index),
+              pool.places.data + pool.places.plane(index), offsets);
+}
+
+// Whether planes are pooled whole: their elements lie one after the other, every window lies within, and rows
+// of results are narrower than vectors.
+template <class T>
+bool is_by_planes(const MaxPool<T>& pool) {
+  const auto is_dense = [](const auto& map) { return map.stride[2] == 1 && map.stride[1] == map.size[2]; };
+  const auto is_within = [&](int64_t d) {
+    const int64_t last = (pool.result.size[d + 1] - 1) * pool.stride[d];
+    return pool.padding[d] == 0 && last + (pool.kernel[d] - 1) * pool.dilation[d] < pool.source.size[d + 1];
+  };
+  return pool.result.size[2] <= kNarrow && pool.result.pixels() <= kMostPixels && is_dense(pool.source) &&
+         is_dense(pool.result) && is_dense(pool.places) && is_within(0) && is_within(1);
+}
+
 template <class T>
 bool run(KernelRuntimeContext& context, const MaxPool<T>& pool) {
   const bool by_channels =
       pool.source.channel_stride == 1 && pool.result.channel_stride == 1 && pool.places.channel_stride == 1;
+  const bool by_planes = !by_channels && is_by_planes(pool);
+  const int64_t height = pool.result.size[1], width = pool.result.size[2];
+  std::array<int64_t, kMostPixels> offsets;
+  if (by_planes) {
+    for (int64_t pixel = 0; pixel < height * width; ++pixel) {
+      offsets[static_cast<size_t>(pixel)] =
+          pixel / width * pool.stride[0] * pool.source.size[2] + pixel % width * pool.stride[1];
+    }
+  }
   const int64_t units = by_channels ? pool.result.batch : pool.result.planes();
-  const int64_t each = pool.window() * pool.result.size[2] * (by_channels ? pool.result.channels : 1) / 8;
+  const int64_t rows = by_planes ? 1 : height;
+  const int64_t results = width * (by_channels ? pool.result.channels : by_planes ? height : 1);
   // An element's address and its place.
-  return run_tasks<float>(context, units * pool.result.size[1], row_grain_size(each), 4 * pool.window(),
-                          [&](int64_t task, float* memory) {
+  return run_tasks<float>(context, units * rows, row_grain_size(pool.window() * results / 8),
+                          4 * pool.window(), [&](int64_t task, float* memory) {
                             Elements<T> found;
                             found.at = reinterpret_cast<const T**>(memory);
                             found.places = reinterpret_cast<int64_t*>(memory + 2 * pool.window());
-                            const int64_t unit = task / pool.result.size[1], y = task % pool.result.size[1];
-                            if (by_channels) {
-                              pool_channels(pool, unit, y, found);
+                            if (by_planes) {
+                              pool_plane(pool, task, offsets.data(), found);
+                            } else if (by_channels) {
+                              pool_channels(pool, task / rows, task % rows, found);
                             } else {
-                              pool_row(pool, unit, y, found);
+                              pool_row(pool, task / rows, task % rows, found);
                             }
                           });
 }
