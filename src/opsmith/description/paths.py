@@ -33,12 +33,15 @@ def files_of(
 
 def _matches(root: Path, pattern: str) -> list[Path]:
     """The files that ``pattern`` means, none if it cannot be a path's."""
+    # Python 3.13 takes `**name` for `*name`, and those before it for an error.
+    if any("**" in part and part != "**" for part in Path(pattern).parts):
+        return []
     try:
         if not Path(pattern).is_absolute() and any(c in pattern for c in "*?["):
             found = sorted(root.glob(pattern))
         else:
             found = [root / pattern]
-    # A NUL or `**name` in the pattern, or a name that is too long.
+    # A NUL in the pattern, or a name that is too long.
     except (ValueError, OSError):
         return []
     return [path for path in found if is_file(path)]
