@@ -132,7 +132,7 @@ def feature(name: str) -> pytest.MarkDecorator:
     """Skips a test where the installed torch has no such feature, with the name that it lacks."""
     import pytest
 
-    reason = _taken_away(name)
+    reason = taken_away(name)
     return pytest.mark.skipif(bool(reason), reason=reason)
 
 
@@ -146,15 +146,25 @@ def tracing_of_writers() -> pytest.MarkDecorator:
     return pytest.mark.skipif(torch_release() < (2, 13), reason=reason)
 
 
+def all_to_all_of_lists() -> pytest.MarkDecorator:
+    """Skips a test on a torch whose gloo has no ``all_to_all`` of lists of Tensors: up to 2.11."""
+    import pytest
+
+    from opsmith.schema import torch_release, torch_version
+
+    reason = f"torch {torch_version()}: Backend gloo does not support alltoall"
+    return pytest.mark.skipif(torch_release() < (2, 12), reason=reason)
+
+
 def require_feature(name: str) -> None:
     """Skips the whole file where the installed torch has no such feature."""
     import pytest
 
-    if reason := _taken_away(name):
+    if reason := taken_away(name):
         pytest.skip(reason, allow_module_level=True)
 
 
-def _taken_away(name: str) -> str:
+def taken_away(name: str) -> str:
     """Why the installed torch has no such feature; empty where it has."""
     from opsmith.schema import torch_release, torch_version
     from opsmith.torch_names import Feature, lost_in

@@ -47,15 +47,15 @@ _REASONS = {
     ),
 }
 
-# Of names that carry the device's own: torch.cuda.CUDAGraph, torch.xpu.XPUPluggableAllocator.
+# Of names that carry the device's own, such as torch.cuda.CUDAGraph and torch.xpu.XPUPluggableAllocator; with
+# the feature without which no device has any.
 _REASONS_BY_ENDING = {
-    "Graph": "a graph has the name of its own device",
-    "PluggableAllocator": _ALLOCATOR,
+    "Graph": ("a graph has the name of its own device", Feature.GRAPHS),
+    "PluggableAllocator": (_ALLOCATOR, None),
 }
 
 # Types that are missing where the installed torch lacks what they are made of.
 _ENDINGS = {
-    Feature.GRAPHS: "Graph",
     Feature.TENSOR_TYPES: "Tensor",
     Feature.TYPED_STORAGES: "Storage",
 }
@@ -69,10 +69,11 @@ def missing_name(module: str, name: str) -> AttributeError:
         if feature in missing_features and name.endswith(endings):
             reason = missing_features[feature].message
     if reason is None:
-        for ending, of_ending in _REASONS_BY_ENDING.items():
+        for ending, (of_ending, of_feature) in _REASONS_BY_ENDING.items():
             own, found, _ = name.partition(ending)
             if found and own.lower() in (device_type, "cuda", "xpu"):
-                reason = of_ending
+                lost = missing_features.get(of_feature) if of_feature else None
+                reason = lost.message if lost else of_ending
     if reason is None:
         return AttributeError(f"module {module!r} has no attribute {name!r}")
     return NameLeftOut(

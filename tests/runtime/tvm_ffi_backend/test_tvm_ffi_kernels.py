@@ -16,15 +16,15 @@ import pytest
 import torch
 from torch import Tensor
 
+import needs
 import opsmith
-from needs import require
 from opsmith.description import TvmFunction
 from opsmith.errors import KernelRejected
 from opsmith.plan import Entry, Place
 from opsmith.runtime.described_functions import function_of_kernel
 from opsmith.runtime.streams import native_handle
 
-require("tvm-ffi")
+needs.require("tvm-ffi")
 import tvm_ffi  # noqa: E402
 from tvm_ffi.libinfo import find_libtvm_ffi, include_paths  # noqa: E402
 
@@ -248,6 +248,7 @@ def test_copies_are_counted_and_denied() -> None:
             x + x
 
 
+@needs.feature("GRAPHS")
 def test_a_graph_does_not_record_them() -> None:
     x = torch.randn(4, device="sim")
     recorded = torch.sim.graph(torch.sim.SimGraph())
