@@ -11,6 +11,8 @@ import pytest
 
 import fork_server
 import needs
+from opsmith.schema import torch_version
+from opsmith.torch_names import Feature
 
 pytestmark = pytest.mark.compiles
 
@@ -266,9 +268,12 @@ def test_the_names_of_tritons_classes_are_registered(tmp_path: Path) -> None:
         tmp_path,
         PYTHONPATH=os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]),
     )
+    lost = needs.taken_away("TRITON_GRAPHS")
     assert lines == [
         "[2.0, 2.0]",
-        "InductorError: RuntimeError: the vendor's scheduling has no compiler here",
+        f"TorchNameMissing: {lost}"
+        if lost
+        else "InductorError: RuntimeError: the vendor's scheduling has no compiler here",
         "str",
         "vendor.synchronize()",
         "triton has no backend `simc`, which sim asks for: it has nvidia",
@@ -553,3 +558,25 @@ def test_reduce_overhead_replays_what_calls_kernels(tmp_path: Path) -> None:
         "a graph is not replayed, and its operators are called: aten::_linalg_svd"
     )
     assert lines == ["True True", "3 {False}", "0 5.0 True", "0 158"]
+
+
+def test_reduce_overhead_calls_kernels_where_no_graphs_are_recorded(tmp_path: Path) -> None:
+    """As on a torch without ``torch.accelerator.Graph``."""
+    lines = run(
+        """
+        import logging, sys
+        vars(torch.accelerator).pop("Graph", None)
+        logging.getLogger("opsmith").setLevel(logging.INFO)
+        logging.getLogger("opsmith").addHandler(logging.StreamHandler(sys.stdout))
+        compiled = torch.compile(lambda x: x * 2 + 1, mode="reduce-overhead")
+        for _ in range(3):
+            print(compiled(torch.ones(2, device="sim")).tolist())
+        """,
+        tmp_path,
+        OPSMITH_HOST_WINDOW="off",
+    )
+    assert lines == [
+        "a graph is not replayed, and its operators are called: "
+        f"torch {torch_version()} has no torch.accelerator.Graph: {Feature.GRAPHS.value}",
+        *["[3.0, 3.0]"] * 3,
+    ]

@@ -74,6 +74,24 @@ def test_no_other_module_reaches_a_private_name_of_torch() -> None:
     assert wrong == []
 
 
+def test_a_name_that_a_release_lacks_is_looked_up_where_it_is_used() -> None:
+    """At the top of a module it would take away whatever else imports that module."""
+    lacking = {
+        each.name
+        for each in TORCH_NAMES.values()
+        if each.until is not None or (each.since is not None and not each.before)
+    }
+    wrong = [
+        f"{source.relative_to(PACKAGE)}:{node.lineno}: {each.name}"
+        for source in sources()
+        for node in ast.parse(source.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ImportFrom) and node.module == "opsmith.torch_names"
+        for each in node.names
+        if each.name in lacking
+    ]
+    assert wrong == []
+
+
 @pytest.mark.parametrize(
     ("text", "name"),
     [

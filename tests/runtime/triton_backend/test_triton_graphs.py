@@ -10,13 +10,13 @@ import pytest
 import torch
 from torch._inductor.utils import run_fw_bw_and_get_code
 
+import needs
 import opsmith
-from needs import require
 from opsmith.driver.named import imported
 from opsmith.runtime.compile.compiled_graphs import compiled_graphs
 from opsmith.runtime.triton.driver import activate
 
-require("Triton")
+needs.require("Triton")
 pytestmark = pytest.mark.isolated
 HERE = Path(__file__).parent
 SIM = opsmith.load(str(HERE / "compiled.yaml"))
@@ -39,13 +39,18 @@ def test_a_compiled_graph_trains_like_the_cpu() -> None:
         call = torch.compile(step, fullgraph=True)
         found, code = run_fw_bw_and_get_code(lambda: call(x.to("sim"), there))
         torch.sim.synchronize()
-    assert [each.reason for each in compiled_graphs] == ["", ""]
-    assert ["async_compile.triton(" in each for each in code] == [True, True]
-    assert not block.fallbacks.counts
     torch.testing.assert_close(found.cpu(), expected)
     torch.testing.assert_close(there.grad.cpu(), weight.grad)
+    reasons = [each.reason for each in compiled_graphs]
+    if lost := needs.taken_away("TRITON_GRAPHS"):  # the operators of both graphs are called
+        assert reasons == [f"TorchNameMissing: {lost}"] * 2
+        return
+    assert reasons == ["", ""]
+    assert ["async_compile.triton(" in each for each in code] == [True, True]
+    assert not block.fallbacks.counts
 
 
+@needs.feature("GRAPHS")
 def test_launches_are_recorded_in_graphs() -> None:
     x = torch.ones(300, device="sim")
     torch.sigmoid(x)  # compiled before

@@ -17,10 +17,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opsmith.torch_names import OpOverload, is_non_overlapping_and_dense_or_false
+from opsmith.errors import TorchNameMissing
+from opsmith.torch_names import Feature, OpOverload, require
 
 _log = logging.getLogger(__name__)
 
+_CALLED = "a graph is not replayed, and its operators are called: %s"
 _MOST_RECORDINGS = 8  # of one graph: each keeps memory of its own
 
 Call = Callable[[Sequence[Any]], Any]
@@ -32,6 +34,11 @@ def replayed(call: Call, gm: torch.fx.GraphModule, static: Sequence[int], device
     Of a backward pass PyTorch counts among them what its forward pass has saved, which is here elsewhere in
     each pass.
     """
+    try:
+        require(Feature.GRAPHS)
+    except TorchNameMissing as error:
+        _log.info(_CALLED, error.message)
+        return call
     inputs = [node for node in gm.graph.nodes if node.op == "placeholder"]
     saved = any(node.name.startswith("tangents") for node in inputs)
     moving = {
@@ -161,6 +168,9 @@ class ReplayedCalls:
         return (*devices, *shapes)
 
     def _record(self, inputs: Sequence[Any]) -> _Recording | None:
+        # Here: some releases lack it.
+        from opsmith.torch_names import is_non_overlapping_and_dense_or_false
+
         module = getattr(torch, self._device)
         moving = frozenset(at for at in self._moving if isinstance(inputs[at], Tensor))
         try:
@@ -179,7 +189,7 @@ class ReplayedCalls:
         except (NotImplementedError, RuntimeError) as error:
             self._left = 0
             said = str(error).splitlines()[0]
-            _log.info("a graph is not replayed, and its operators are called: %s", said)
+            _log.info(_CALLED, said)
             return None
         return _Recording(graph, held, moving, outputs, sources)
 

@@ -10,16 +10,23 @@ from typing import Any
 
 from opsmith.errors import KernelRejected
 from opsmith.plan.model import Compiling
-from opsmith.torch_names import inductor_config, register_benchmarker
+from opsmith.torch_names import inductor_config
 
 
 @contextmanager
 def tritons_compiler(plan: Compiling, device: str) -> Iterator[None]:
     """While the block runs, Triton asks the loaded device, and compiles in this process.
 
-    Inductor's workers have not loaded the device, so that Triton finds no driver there.
+    Inductor's workers have not loaded the device, so that Triton finds no driver there.  Raises
+    :class:`~opsmith.errors.TorchNameMissing` where PyTorch cannot time kernels on the device.
     """
-    if plan.triton is None or importlib.util.find_spec("triton") is None:
+    if plan.triton is None:
+        yield
+        return
+    # Here: some releases lack it, and graphs without Triton do not need it.
+    from opsmith.torch_names import register_benchmarker
+
+    if importlib.util.find_spec("triton") is None:
         yield
         return
     # Here: it needs Triton.
