@@ -108,7 +108,9 @@ def host_kernels(_: object) -> Any:
                 spec = importlib.util.spec_from_file_location(name, path)
                 assert spec is not None and spec.loader is not None
                 sys.modules[name] = module = importlib.util.module_from_spec(spec)
-                cls._loaded_module_names.add(name)
+                # Releases up to 2.11 never unload what they have loaded, and keep no list of it.
+                if (loaded := getattr(cls, "_loaded_module_names", None)) is not None:
+                    loaded.add(name)
                 spec.loader.exec_module(module)
             return sys.modules[name]
 
