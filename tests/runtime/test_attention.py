@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention as attention
 from torch.utils.checkpoint import checkpoint
@@ -218,6 +219,28 @@ def test_compiled(dynamic: bool) -> None:
         found.append([out.detach(), *(each.grad for each in own)])
     torch.testing.assert_close(found[1], found[0])
     assert len(graphs) == 2 and all("fused_attention_overrideable" in code for code in graphs)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_gradients_without_data_are_laid_out_alike(case: str) -> None:
+    def gradients() -> list[tuple[object, ...]]:
+        shapes, options = CASES[case]
+        own = [
+            torch.empty_strided(each.size(), each.stride(), device="sim").requires_grad_()
+            for each in shapes
+        ]
+        there = {
+            name: torch.zeros(each.size(), dtype=each.dtype, device="sim")
+            if isinstance(each, Tensor)
+            else each
+            for name, each in options.items()
+        }
+        found = torch.autograd.grad(attention(*own, **there).sum(), own)
+        return [(each.size(), each.stride(), each.dtype, each.device) for each in found]
+
+    real = gradients()
+    with FakeTensorMode(allow_fallback_kernels=False):
+        assert gradients() == real
 
 
 def test_a_layer_trains_as_on_the_cpu() -> None:

@@ -188,6 +188,7 @@ def _set_up_device(built: BuiltBackend) -> None:
     from opsmith.runtime.device_module import register_device_module
     from opsmith.runtime.distributed import serve_collectives
     from opsmith.runtime.dlpack import exchange_with_dlpack
+    from opsmith.runtime.fake_attention import shape_fake_attention
     from opsmith.runtime.fake_convolutions import lay_out_fake_convolutions
     from opsmith.runtime.fake_results import shape_fakes_as_on_cpu
     from opsmith.runtime.profiled_names import name_times
@@ -222,6 +223,7 @@ def _set_up_device(built: BuiltBackend) -> None:
         (Feature.SHARING, share_between_processes if can_share else refuse_to_share),
         (Feature.FAKE_RESULTS, lay_out_fake_convolutions),
         (Feature.FAKE_RESULTS, shape_fakes_as_on_cpu),
+        (Feature.FAKE_RESULTS, shape_fake_attention),
     )
     for feature, step in steps:
         set_up(feature, step, built.name)
