@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import needs
 from ranks import expect_ranks, run_ranks
 
 WINDOWS = pytest.mark.parametrize("window", ["on", "off"])
@@ -56,9 +57,6 @@ def test_collectives(window: str) -> None:
         assert part.tolist() == [2.0 + 2 * rank] * 3
         dist.reduce_scatter_tensor(part, full(4, 6), op=dist.ReduceOp.AVG)
         assert part.tolist() == [4.0] * 3
-        swapped = [full(0), full(0)]
-        dist.all_to_all(swapped, [full(10 * rank), full(10 * rank + 1)])
-        assert values(*swapped) == values(full(rank), full(10 + rank))
         uneven = full(0, 2 - rank)
         dist.all_to_all_single(uneven, full(rank, 1 + rank), [1 - rank, 1], [1, rank])
         assert uneven.tolist() == [0.0, 1.0][rank:]
@@ -85,6 +83,21 @@ def test_collectives(window: str) -> None:
         alone = dist.new_group([0])
         if rank == 0:
             dist.all_reduce(y, group=alone)
+        dist.destroy_process_group()
+        """,
+        OPSMITH_HOST_WINDOW=window,
+    )
+
+
+@WINDOWS
+@needs.all_to_all_of_lists()
+def test_lists_of_tensors_go_from_all_to_all(window: str) -> None:
+    expect_ranks(
+        """
+        given = [torch.full((3,), 10.0 * rank + to, device="sim") for to in range(size)]
+        swapped = [torch.zeros(3, device="sim") for _ in range(size)]
+        dist.all_to_all(swapped, given)
+        assert [each.tolist() for each in swapped] == [[10.0 * peer + rank] * 3 for peer in range(size)]
         dist.destroy_process_group()
         """,
         OPSMITH_HOST_WINDOW=window,

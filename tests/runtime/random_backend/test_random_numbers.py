@@ -17,6 +17,7 @@ import torch.utils.checkpoint
 from torch import Tensor, nn
 
 import opsmith
+from opsmith.schema import torch_release
 from refusal import refusal
 
 pytestmark = pytest.mark.isolated(
@@ -358,7 +359,9 @@ def test_ends_of_ranges(dtype: torch.dtype) -> None:
     drawn = new(MANY, dtype=dtype).uniform_(0, 1)
     assert drawn.min() >= 0 and drawn.max() < 1
     narrow = new(MANY, dtype=dtype).uniform_(1, 1.5)
-    assert narrow.min() >= 1 and narrow.max() < 1.5
+    # The CPU's own gives the upper end in few bits up to torch 2.11, and so does what draws by it.
+    is_open = DRAWS_PHILOX or dtype.itemsize > 2 or torch_release() >= (2, 12)
+    assert narrow.min() >= 1 and (narrow.max() < 1.5 or not is_open)
     if DRAWS_PHILOX:
         # The CPU's own gives the upper end in few bits.
         assert new(MANY, dtype=dtype).uniform_(-100, -99).max() < -99
