@@ -6,12 +6,6 @@
 
 #include <opsmith/philox.h>
 
-#if defined(__x86_64__) && defined(__linux__) && __has_attribute(target_clones)
-#define OPSMITH_EACH_ISA __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define OPSMITH_EACH_ISA
-#endif
-
 namespace opsmith::random_kernels {
 namespace {
 
