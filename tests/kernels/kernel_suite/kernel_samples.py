@@ -459,6 +459,7 @@ def direct() -> Iterator[OperatorCall]:
         yield from _direct_moves(dtype)
         if dtype in (torch.float32, torch.float64):
             yield from _direct_transforms(dtype)
+            yield from _direct_resizing(image)
         if dtype != torch.int64:
             yield from _direct_bags(dtype)
             for eps in (None, 0.1):
@@ -491,6 +492,7 @@ def direct() -> Iterator[OperatorCall]:
             yield directly(
                 "aten::_native_batch_norm_legit.no_stats_out", image, w3, b3, True, 0.1, 1e-5
             )
+    yield from _direct_resizing((numbers(2, 3, 9, 11).abs() * 80).to(torch.uint8))
 
 
 def _direct_moves(dtype: torch.dtype) -> Iterator[OperatorCall]:
@@ -548,6 +550,18 @@ def _complex_arithmetic(wide: Tensor, dtype: torch.dtype) -> Iterator[OperatorCa
                 yield directly("aten::sum.IntList_out", given, dims, keepdim, None)
         yield directly("aten::bmm.out", image[0], image[0].transpose(1, 2).contiguous())
         yield directly("aten::bmm.out", image[0], image[0].transpose(1, 2))
+
+
+def _direct_resizing(image: torch.Tensor) -> Iterator[OperatorCall]:
+    for size, scales in (
+        ([5, 20], (None, None)),
+        ([4, 22], (0.45, 2.0)),
+        ([1, 11], (None, None)),
+    ):
+        for aligned in (False, True):
+            for order in (torch.contiguous_format, torch.channels_last):
+                given = image.contiguous(memory_format=order)
+                yield directly("aten::_upsample_bilinear2d_aa.out", given, size, aligned, *scales)
 
 
 def _direct_bags(dtype: torch.dtype) -> Iterator[OperatorCall]:

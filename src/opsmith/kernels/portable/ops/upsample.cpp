@@ -1,4 +1,5 @@
-// Feature maps of another size: nearest and bilinear, from the output's size or from scale factors.
+// Feature maps of another size: nearest, bilinear and antialiased, from the output's size or from scale
+// factors.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -182,6 +183,132 @@ Tensor& bilinear(KernelRuntimeContext& context, const Tensor& input, const Targe
   return out;
 }
 
+// The elements of the input that one of the output is the weighted mean of, along a dimension.
+struct Taps {
+  int64_t first;
+  int64_t count;
+};
+
+template <class C>
+struct Filter {
+  int64_t most;  // taps of an element
+  Temporary<Taps> taps;
+  Temporary<C> weights;  // [elements of the output][most]
+  C unit = 1;            // what the weights of an element come to
+};
+
+// Weights of Byte are whole numbers of 16 bits, as ATen's are: its results are the same then.
+template <class C>
+void make_whole(Filter<C>& filter, int64_t out) {
+  constexpr C kLimit = 1 << 15;
+  constexpr C kMostUnit = 1 << 22;
+  C* const end = filter.weights + out * filter.most;
+  const C largest = *std::max_element(filter.weights.get(), end);
+  while (filter.unit < kMostUnit && std::floor(C(0.5) + largest * filter.unit * 2) < kLimit) {
+    filter.unit *= 2;
+  }
+  std::transform(filter.weights.get(), end, filter.weights.get(),
+                 [&](C weight) { return std::floor(C(0.5) + weight * filter.unit); });
+}
+
+// A triangle over each element of the output, as wide as the elements of the input that it covers.
+template <class C>
+bool fill_filter(KernelRuntimeContext& context, int64_t in, int64_t out, bool align_corners,
+                 const std::optional<double>& scale, Filter<C>& filter) {
+  const C step = ratio<C>(in, out, align_corners, scale);
+  const C reach = std::max(step, C(1));
+  const C inverse = C(1) / reach;
+  OPSMITH_CHECK(context, reach < static_cast<C>(int64_t{1} << 31), InvalidArgument, false,
+                "upsampling by a scale of %g is not supported", 1 / static_cast<double>(step));
+  filter.most = static_cast<int64_t>(std::ceil(reach)) * 2 + 1;
+  filter.taps = temporary<Taps>(context, out);
+  filter.weights =
+      filter.taps == nullptr ? Temporary<C>() : temporary<C>(context, Checked{out} * filter.most);
+  if (filter.weights == nullptr) {
+    return false;
+  }
+  for (int64_t i = 0; i < out; ++i) {
+    const C center = static_cast<C>(static_cast<double>(step) * (static_cast<double>(i) + 0.5));
+    const int64_t first = std::max<int64_t>(static_cast<int64_t>(center - reach + C(0.5)), 0);
+    const int64_t end = std::min(static_cast<int64_t>(center + reach + C(0.5)), in);
+    const int64_t count = std::clamp<int64_t>(end - first, 0, filter.most);
+    C* const weights = filter.weights + i * filter.most;
+    C total = 0;
+    for (int64_t j = 0; j < count; ++j) {
+      const C distance = (static_cast<C>(first + j) - center + C(0.5)) * inverse;
+      weights[j] = std::max(C(1) - std::fabs(distance), C(0));
+      total += weights[j];
+    }
+    for (int64_t j = 0; total != 0 && j < count; ++j) {
+      weights[j] /= total;
+    }
+    std::fill(weights + count, weights + filter.most, C(0));
+    filter.taps[i] = {first, count};
+  }
+  return true;
+}
+
+// f(line, x) of the elements of `count` lines of `length`, in threads.
+template <class F>
+void for_lines(int64_t count, int64_t length, int64_t taps, const F& f) {
+  parallel(count, grain_size(length * taps), [&](int64_t begin, int64_t end) {
+    for (int64_t line = begin; line < end; ++line) {
+      for (int64_t x = 0; x < length; ++x) {
+        f(line, x);
+      }
+    }
+  });
+}
+
+// Rows are filtered first, then columns of what they come to.
+template <class T>
+[[gnu::noinline]] void antialias(KernelRuntimeContext& context, const ByteFeatureMap& from,
+                                 const ByteFeatureMap& to, const Target& target, bool align_corners) {
+  constexpr bool kIsByte = std::is_same_v<T, uint8_t>;
+  using C = std::conditional_t<kIsByte, double, blended_t<T>>;
+  const int64_t width = to.size[2];
+  Filter<C> rows, columns;
+  const auto narrow = temporary<C>(context, from.size[1] * width);
+  const auto fill = [&](int64_t d, Filter<C>& filter) {
+    const int64_t in = from.size[d + 1], out = to.size[d + 1];
+    // ATen leaves a dimension of Byte as it is whose size does not change, whatever its scale.
+    const auto scale = kIsByte && in == out ? std::nullopt : target.scale[d];
+    return fill_filter<C>(context, in, out, align_corners, scale, filter);
+  };
+  if (narrow == nullptr || !fill(0, rows) || !fill(1, columns)) {
+    return;
+  }
+  if constexpr (kIsByte) {
+    make_whole(rows, to.size[1]);
+    make_whole(columns, width);
+  }
+  const auto filtered = [](const Filter<C>& filter, int64_t i, const auto& value) {
+    const auto [first, count] = filter.taps[i];
+    const C* const weights = filter.weights + i * filter.most;
+    C sum = kIsByte ? filter.unit / 2 : 0;
+    for (int64_t j = 0; j < count; ++j) {
+      sum += value(first + j) * weights[j];
+    }
+    return kIsByte ? std::clamp<C>(std::floor(sum / filter.unit), 0, 255) : sum;
+  };
+  for (int64_t plane = 0; plane < to.planes(); ++plane) {
+    const T* const source = reinterpret_cast<const T*>(from.data) + from.plane(plane);
+    T* const destination = reinterpret_cast<T*>(to.data) + to.plane(plane);
+    for_lines(from.size[1], width, columns.most, [&](int64_t y, int64_t x) {
+      narrow[y * width + x] = filtered(columns, x, [=, &from](int64_t at) {
+        return static_cast<C>(load_element(source + y * from.stride[1] + at * from.stride[2]));
+      });
+    });
+    for_lines(to.size[1], width, rows.most, [&](int64_t y, int64_t x) {
+      store_element(destination + y * to.stride[1] + x * to.stride[2],
+                    filtered(rows, y, [&](int64_t at) { return narrow[at * width + x]; }));
+    });
+  }
+}
+
+using Antialiased = Types<float, double, Half, BFloat16, uint8_t>;
+constexpr char kAntialiased[] = "_upsample_bilinear2d_aa.out";
+
 bool plain_target(KernelRuntimeContext& context, IntList output_size, std::optional<double> scales_h,
                   std::optional<double> scales_w, Target& target) {
   OPSMITH_CHECK(context, output_size.size() == kPlane, InvalidArgument, false,
@@ -215,6 +342,30 @@ Tensor& upsample_bilinear2d_out(KernelRuntimeContext& context, const Tensor& sel
   return plain_target(context, output_size, scales_h, scales_w, target)
              ? bilinear<kBilinear>(context, self, target, align_corners, out)
              : out;
+}
+
+// Integers but Byte are refused: the runtime's kernel cuts each term of a mean off, and gives something else.
+Tensor& upsample_bilinear2d_aa_out(KernelRuntimeContext& context, const Tensor& self, IntList output_size,
+                                   bool align_corners, std::optional<double> scales_h,
+                                   std::optional<double> scales_w, Tensor& out) {
+  Target target;
+  if (!plain_target(context, output_size, scales_h, scales_w, target)) {
+    return out;
+  }
+  if (self.dim() == 4) {
+    const Dims sizes{self.sizes()[0], self.sizes()[1], target.size[0], target.size[1]};
+    OPSMITH_CHECK(
+        context, sizes_of(out) == sizes, InvalidArgument, out,
+        "%s: out must have the sizes of the result: as the runtime's kernel, this one never resizes",
+        kAntialiased);
+  }
+  if (prepare(context, self, target, out) && out.numel() != 0) {
+    with_dtype<kAntialiased>(context, Antialiased{}, self.scalar_type(), [&](auto type) {
+      antialias<typename decltype(type)::type>(context, feature_map_of(self, kPlane),
+                                               feature_map_of(out, kPlane), target, align_corners);
+    });
+  }
+  return out;
 }
 
 Tensor& upsample_bilinear2d_vec_out(KernelRuntimeContext& context, const Tensor& input, Sizes output_size,
