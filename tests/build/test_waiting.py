@@ -57,7 +57,7 @@ def test_what_and_how_many_and_the_end(hurried: None) -> None:
     with ShownBuild("the backend `chip`", stream) as report:
         report(STEP)
         # The same step again, while it lasts.
-        until(lambda: stream.getvalue().count("\n") == 2)
+        until(lambda: stream.getvalue().count("\n") >= 2)
     lines = stream.getvalue().splitlines()
     shown = "opsmith: building the backend `chip` (0 s): [3/7] compiling kernels.cpp"
     assert lines == [
@@ -80,9 +80,9 @@ def test_on_a_terminal_one_line_changes(hurried: None, monkeypatch: pytest.Monke
     stream = Terminal()
     with ShownBuild("`a/rather/long/path/of/a/chip/backend.yaml`", stream) as report:
         report(STEP)
-        until(lambda: stream.getvalue().count("\r") == 2)
+        until(lambda: stream.getvalue().count("\r") >= 2)
         report(Progress("linking", 7, 7))
-        until(lambda: stream.getvalue().count("\r") == 4)
+        until(lambda: stream.getvalue().count("\r") >= 4)
     text = stream.getvalue()
     assert text.endswith("\n") and text.count("\n") == 1
     # One that is broken into two could not be taken back.
