@@ -243,7 +243,7 @@ def _shard(plan: Plan, entries: Sequence[Entry], signatures: Signatures) -> str:
     return "\n".join(
         [
             banner(plan, "the operators' registrations."),
-            f"{includes(WRAPPER_HEADERS)}\n",
+            f"{includes((*WRAPPER_HEADERS, 'opsmith/generated/registrations.h'))}\n",
             f"{includes(headers)}\n",
             *_kernels_of(plan, entries, signatures),
             "",

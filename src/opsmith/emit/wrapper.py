@@ -44,7 +44,6 @@ WRAPPER_HEADERS = (
     "opsmith/generated/call.h",
     "opsmith/generated/derived.h",
     "opsmith/generated/dtype_set.h",
-    "opsmith/generated/registrations.h",
     "opsmith/fallback/fallback.h",
     "opsmith/generated/structured.h",
 )
