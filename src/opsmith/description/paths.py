@@ -33,11 +33,11 @@ def files_of(
 
 def _matches(root: Path, pattern: str) -> list[Path]:
     """The files that ``pattern`` means, none if it cannot be a path's."""
-    # Python 3.13 takes `**name` for `*name`, and those before it for an error.
-    if any("**" in part and part != "**" for part in Path(pattern).parts):
-        return []
     try:
         if not Path(pattern).is_absolute() and any(c in pattern for c in "*?["):
+            # Python 3.13 takes `**name` for `*name`, and those before it for an error.
+            if any("**" in part and part != "**" for part in Path(pattern).parts):
+                return []
             found = sorted(root.glob(pattern))
         else:
             found = [root / pattern]
