@@ -6,6 +6,7 @@
 
 #include "dtypes.h"
 #include "feature_map.h"
+#include "parallel.h"
 #include "resize.h"
 
 namespace opsmith {
@@ -18,6 +19,11 @@ struct PoolWindow {
   IntList dilation;
   bool ceil_mode;
 };
+
+// The first index of a window that is not before the plane, along a dimension in which it begins at `begin`.
+inline int64_t first_inside(int64_t begin, int64_t dilation) {
+  return begin < 0 ? begin + ceil_divided(-begin, dilation) * dilation : begin;
+}
 
 // The output's sizes after those of the leading dimensions. False with the call rejected.
 inline bool pooled_sizes(KernelRuntimeContext& context, const char* name, const Tensor& self, int64_t spatial,

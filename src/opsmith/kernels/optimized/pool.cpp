@@ -40,8 +40,7 @@ struct MaxPool {
   // Of a window's elements along a dimension, those that lie within the plane: the first, and behind the
   // last.
   int64_t first_index(int64_t d, int64_t result_index) const {
-    const int64_t begin = result_index * stride[d] - padding[d];
-    return begin < 0 ? begin + ceil_divided(-begin, dilation[d]) * dilation[d] : begin;
+    return first_inside(result_index * stride[d] - padding[d], dilation[d]);
   }
   int64_t end_index(int64_t d, int64_t result_index) const {
     const int64_t last = result_index * stride[d] - padding[d] + (kernel[d] - 1) * dilation[d];

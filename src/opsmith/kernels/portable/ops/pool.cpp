@@ -59,13 +59,10 @@ bool window_spans(KernelRuntimeContext& context, const ByteFeatureMap& in, const
         const int64_t stride = window.stride.empty() ? kernel : entry(window.stride, d);
         const int64_t padding = entry(window.padding, d);
         const int64_t dilation = entry(window.dilation, d);
-        int64_t begin = i * stride - padding;
+        const int64_t begin = i * stride - padding;
         const int64_t end = begin + dilation * (kernel - 1) + 1;
         const int64_t padded = std::min(end, size + padding) - begin;
-        if (begin < 0) {
-          begin += (-begin + dilation - 1) / dilation * dilation;
-        }
-        return Span{begin, std::min(end, size), padded};
+        return Span{first_inside(begin, dilation), std::min(end, size), padded};
       },
       spans);
   for (int64_t d = 0; made && d < spatial; ++d) {
