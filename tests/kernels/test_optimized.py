@@ -13,12 +13,13 @@ import fork_server
 import opsmith
 from instruction_sets import SUPPORTED
 from opsmith.build.cache import usable_cache
+from opsmith.build.compile import Compilation
+from opsmith.build.etensor_headers import ETensorHeaders, own_headers
 from opsmith.build.executorch import find_executorch
 from opsmith.build.lean import lean_sources
 from opsmith.build.objects import Object, Objects
 from opsmith.build.shared_library import SharedLibrary
-from opsmith.build.toolchain import find_compiler
-from opsmith.executorch.build import build_library
+from opsmith.build.toolchain import find_compiler, find_torch
 from opsmith.plan import OpenedBackend
 
 KERNELS = Path(opsmith.__file__).parent / "kernels"
@@ -40,17 +41,26 @@ def test_an_instruction_set_that_the_processor_lacks_is_refused() -> None:
 
 @pytest.fixture(scope="module")
 def vectorised(tmp_path_factory: pytest.TempPathFactory) -> list[Object]:
-    """The objects of the vectorised sources in a build for ExecuTorch, for each instruction set."""
-    folder = tmp_path_factory.mktemp("vectorised")
-    backend = folder / "backend.yaml"
+    """The objects of the vectorised sources, for each instruction set."""
+    backend = tmp_path_factory.mktemp("vectorised") / "backend.yaml"
     backend.write_text(f"backend: vectorised\ndriver: sim\nlibraries: [{', '.join(LIBRARIES)}]\n")
-    build_library(backend, (), folder / "built")
     cache = usable_cache()
+    compiler = find_compiler(cache)
     libraries = OpenedBackend(backend, cache).description.libraries
-    headers = find_executorch().headers
-    sources = (lean for each in libraries for lean in lean_sources(each, headers))
-    whole = SharedLibrary("vectorised", (), lean=tuple(sources))
-    return [each for each in Objects(find_compiler(cache), cache).of(whole) if isa_of(each)]
+
+    def compiled_with(headers: ETensorHeaders) -> SharedLibrary:
+        groups = [lean for each in libraries for lean in lean_sources(each, headers)]
+        return SharedLibrary("vectorised", (), lean=tuple(g for g in groups if g.is_vectorised))
+
+    library = compiled_with(find_executorch().headers)
+    Compilation([library], compiler, cache, only_objects=True).run(
+        backend.with_name("log"), lambda step: None
+    )
+    objects = Objects(compiler, cache)
+    # A device and ExecuTorch share them.
+    of_a_device = objects.of(compiled_with(own_headers(find_torch())))
+    assert [each.path for each in objects.of(library)] == [each.path for each in of_a_device]
+    return objects.of(library)
 
 
 def isa_of(made: Object) -> str:

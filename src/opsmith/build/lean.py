@@ -87,6 +87,7 @@ def lean_sources(
                 headers,
                 include_dirs,
                 (*flags, *options, f"-DOPSMITH_ISA={name}"),
+                is_vectorised=True,
             )
             for name, options in names.items()
         ),

@@ -29,7 +29,10 @@ from opsmith.build.shared_library import SharedLibrary
 from opsmith.build.toolchain import Compiler
 from opsmith.build.units import Unit, generated_unit, generated_units, own_units, single
 
-_INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', re.MULTILINE)
+# A macro may name the header that a computed include takes.
+_INCLUDE = re.compile(
+    rb'^[ \t]*#[ \t]*(?:include|define[ \t]+\w+)[ \t]*["<]([^">\n]+)[">]', re.MULTILINE
+)
 # `#include NAME`: a flag says which header that is, or only the compiler knows.
 _COMPUTED_INCLUDE = re.compile(rb"^[ \t]*#[ \t]*include[ \t]+([A-Za-z_]\w*)", re.MULTILINE)
 _COMMENT_LINE = re.compile(rb"^[ \t]*//[^\n]*\n?", re.MULTILINE)
@@ -49,7 +52,7 @@ class Object:
     name: str
     path: Path
     is_lean: bool = False
-    """Whether it is made of a source of ours on lean tensors."""
+    """Whether it is made of a source of ours that includes the headers of lean tensors."""
 
 
 class Objects:
@@ -99,7 +102,8 @@ class Objects:
                 own = " ".join((unit.optimize, *LEAN_FLAGS, *lean.flags, *unit.own_flags))
                 name = self._name(unit, lean.include_dirs, own, lean.headers)
                 flags = (unit.optimize, *lean_compile_flags(lean), *unit.own_flags)
-                objects.append(Object(unit, flags, name, self._path(name), is_lean=is_package))
+                is_lean = is_package and not lean.is_vectorised
+                objects.append(Object(unit, flags, name, self._path(name), is_lean))
         return objects
 
     def _name(

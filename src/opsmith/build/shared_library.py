@@ -14,13 +14,15 @@ from opsmith.build.units import Unit
 class LeanSources:
     """Sources on ExecuTorch's lean tensors, compiled with ``headers``, without PyTorch's operators, in C++17.
 
-    Their objects do not depend on the library that they are part of.
+    Their objects do not depend on the library that they are part of.  Those of ``is_vectorised`` sources,
+    functions of pointers alone, are the same whatever the ``headers``.
     """
 
     sources: tuple[Path, ...]
     headers: ETensorHeaders
     include_dirs: tuple[Path, ...] = ()
     flags: tuple[str, ...] = ()
+    is_vectorised: bool = False
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@
 #include "../common/resize.h"
 #include "../optimized/attention_pieces.h"
 #include "../optimized/by_dtype.h"
-#include "../optimized/simd/float_functions.h"
+#include "../optimized/float_functions.h"
 #include "cache.h"
 
 namespace opsmith::llm::native {

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "by_dtype.h"
-#include "simd/float_functions.h"
+#include "float_functions.h"
 
 namespace opsmith::optimized {
 

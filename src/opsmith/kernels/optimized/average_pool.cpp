@@ -11,8 +11,8 @@
 #include "by_dtype.h"
 #include "elements.h"
 #include "threads.h"
-#include "simd/float_functions.h"
-#include "simd/statistics_functions.h"
+#include "float_functions.h"
+#include "statistics_functions.h"
 
 namespace opsmith::optimized {
 namespace {

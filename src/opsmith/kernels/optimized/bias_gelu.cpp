@@ -3,7 +3,7 @@
 
 #include "../common/resize.h"
 #include "by_dtype.h"
-#include "simd/float_functions.h"
+#include "float_functions.h"
 #include "threads.h"
 
 namespace opsmith::optimized::native {

@@ -9,7 +9,7 @@
 #include "by_dtype.h"
 #include "elements.h"
 #include "numbers.h"
-#include "simd/pointwise_functions.h"
+#include "pointwise_functions.h"
 #include "threads.h"
 
 namespace opsmith::optimized::native {

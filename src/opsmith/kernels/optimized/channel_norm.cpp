@@ -16,7 +16,7 @@
 #include "elements.h"
 #include "folded_rows.h"
 #include "moments.h"
-#include "simd/statistics_functions.h"
+#include "statistics_functions.h"
 #include "threads.h"
 
 namespace opsmith::optimized {

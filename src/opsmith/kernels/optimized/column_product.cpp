@@ -6,7 +6,7 @@
 #include "../common/tasks.h"
 #include "gemm_operands.h"
 #include "product.h"
-#include "simd/float_functions.h"
+#include "float_functions.h"
 #include "threads.h"
 
 namespace opsmith::optimized {

@@ -20,7 +20,7 @@
 #include "column_product.h"
 #include "elements.h"
 #include "feature_map_blocks.h"
-#include "simd/float_functions.h"
+#include "float_functions.h"
 #include "product.h"
 #include "threads.h"
 #include "winograd.h"

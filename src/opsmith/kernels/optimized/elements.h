@@ -7,7 +7,7 @@
 #include <type_traits>
 
 #include "by_dtype.h"
-#include "simd/float_functions.h"
+#include "float_functions.h"
 
 namespace opsmith::optimized {
 

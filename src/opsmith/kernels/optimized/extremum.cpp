@@ -10,7 +10,7 @@
 #include "dense_reduction.h"
 #include "elements.h"
 #include "extremum_operands.h"
-#include "simd/statistics_functions.h"
+#include "statistics_functions.h"
 
 namespace opsmith::optimized {
 namespace {

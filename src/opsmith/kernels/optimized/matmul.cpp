@@ -10,7 +10,7 @@
 #include "../common/temporary.h"
 #include "activation.h"
 #include "by_dtype.h"
-#include "simd/float_functions.h"
+#include "float_functions.h"
 #include "product.h"
 #include "threads.h"
 

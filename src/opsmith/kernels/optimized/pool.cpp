@@ -9,7 +9,7 @@
 #include "../common/temporary.h"
 #include "by_dtype.h"
 #include "threads.h"
-#include "simd/float_functions.h"
+#include "float_functions.h"
 
 namespace opsmith::optimized {
 namespace {

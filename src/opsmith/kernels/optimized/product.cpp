@@ -6,7 +6,7 @@
 
 #include "../common/temporary.h"
 #include "by_dtype.h"
-#include "simd/float_functions.h"
+#include "float_functions.h"
 #include "threads.h"
 
 namespace opsmith::optimized {

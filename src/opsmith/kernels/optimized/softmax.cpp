@@ -7,7 +7,7 @@
 #include "../common/strided_iteration.h"
 #include "../common/temporary.h"
 #include "by_dtype.h"
-#include "simd/float_functions.h"
+#include "float_functions.h"
 #include "threads.h"
 
 namespace opsmith::optimized::native {

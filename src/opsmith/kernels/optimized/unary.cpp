@@ -10,8 +10,8 @@
 #include "by_dtype.h"
 #include "elements.h"
 #include "numbers.h"
-#include "simd/float_functions.h"
-#include "simd/pointwise_functions.h"
+#include "float_functions.h"
+#include "pointwise_functions.h"
 #include "threads.h"
 
 namespace opsmith::optimized::native {

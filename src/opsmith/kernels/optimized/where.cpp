@@ -6,7 +6,7 @@
 #include "../common/strided_iteration.h"
 #include "by_dtype.h"
 #include "elements.h"
-#include "simd/pointwise_functions.h"
+#include "pointwise_functions.h"
 #include "threads.h"
 
 namespace opsmith::optimized::native {

@@ -13,7 +13,7 @@
 #include "gemm_operands.h"
 #include "product.h"
 #include "threads.h"
-#include "simd/float_functions.h"
+#include "float_functions.h"
 
 namespace opsmith::optimized {
 namespace {

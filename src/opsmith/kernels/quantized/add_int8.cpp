@@ -5,7 +5,7 @@
 #include "parameters.h"
 #include "quantized_dtypes.h"
 #include "requantization.h"
-#include "simd/quantization_functions.h"
+#include "quantization_functions.h"
 
 namespace opsmith::quantized::native {
 namespace {

@@ -4,7 +4,7 @@
 // Source: torch/ao/quantization/fx/_decomposed.py and determine_qparams in torch/ao/quantization/utils.py.
 // Half and BFloat16 are rounded to at each step, as there.
 #include "quantized_dtypes.h"
-#include "simd/quantization_functions.h"
+#include "quantization_functions.h"
 #include "parameters.h"
 
 #include <cmath>

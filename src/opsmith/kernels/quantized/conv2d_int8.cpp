@@ -9,7 +9,7 @@
 #include "parameters.h"
 #include "quantized_dtypes.h"
 #include "requantization.h"
-#include "simd/quantization_functions.h"
+#include "quantization_functions.h"
 #include "int8_product.h"
 
 #include <algorithm>

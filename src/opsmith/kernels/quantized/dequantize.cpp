@@ -4,7 +4,7 @@
 // converts to the result's dtype first, and rounds to it at each step; per channel and per token it takes
 // integer zero points off exactly, calculates in the scales' dtype and converts at the end.
 #include "quantized_dtypes.h"
-#include "simd/quantization_functions.h"
+#include "quantization_functions.h"
 #include "parameters.h"
 
 #include <optional>

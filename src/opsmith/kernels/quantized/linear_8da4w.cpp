@@ -6,7 +6,7 @@
 // see grouped_product.h; it is symmetric: its zero points are 0.
 #include "grouped_product.h"
 #include "quantized_dtypes.h"
-#include "simd/quantization_functions.h"
+#include "quantization_functions.h"
 #include "parameters.h"
 
 #include <optional>

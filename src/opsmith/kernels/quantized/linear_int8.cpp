@@ -4,7 +4,7 @@
 // Computes dequantize → linear → … from the same integers, without making their floats: the
 // products are added up exactly, in int32, and scaled once. Weights are symmetric: their zero points are 0.
 #include "quantized_dtypes.h"
-#include "simd/quantization_functions.h"
+#include "quantization_functions.h"
 #include "int8_product.h"
 #include "parameters.h"
 #include "requantization.h"

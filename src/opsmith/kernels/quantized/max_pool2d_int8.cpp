@@ -4,7 +4,7 @@
 #include "parameters.h"
 #include "quantized_dtypes.h"
 #include "requantization.h"
-#include "simd/quantization_functions.h"
+#include "quantization_functions.h"
 
 #include <algorithm>
 #include <cstring>

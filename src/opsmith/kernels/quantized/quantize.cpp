@@ -5,7 +5,7 @@
 // token, the zero point is added before rounding, else after it; where scales or zero points are Double, all
 // is calculated in double.
 #include "quantized_dtypes.h"
-#include "simd/quantization_functions.h"
+#include "quantization_functions.h"
 #include "parameters.h"
 
 namespace opsmith::quantized::native {

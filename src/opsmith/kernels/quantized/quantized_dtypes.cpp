@@ -1,7 +1,7 @@
 // See quantized_dtypes.h.
 #include "quantized_dtypes.h"
 
-#include "simd/quantization_functions.h"
+#include "quantization_functions.h"
 
 #include <algorithm>
 #include <cstring>

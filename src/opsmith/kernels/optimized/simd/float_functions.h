@@ -1,5 +1,5 @@
-// The functions of simd/*.cpp: for these, of their instruction set, in the namespace OPSMITH_ISA; for others,
-// of each, with OPSMITH_BEST. No guard, since it is included once for each of them.
+// The functions of simd/*.cpp, in the namespace OPSMITH_ISA; ../float_functions.h has them of each
+// instruction set. No guard, since it is included once for each of them.
 //
 // All are plain functions of pointers and counts: shapes, dtypes, threads and errors are the callers'.
 // `streamed`: the result is stored past the caches.
@@ -11,12 +11,6 @@
 #include "../packed_convolution_operands.h"
 #include "../pool_operands.h"
 #include "../winograd_operands.h"
-
-#ifndef OPSMITH_ISA
-#define OPSMITH_FUNCTIONS "../optimized/simd/float_functions.h"
-#include "../../common/each_instruction_set.h"
-#undef OPSMITH_FUNCTIONS
-#else
 
 namespace opsmith::optimized::OPSMITH_ISA {
 
@@ -196,5 +190,3 @@ void packed_convolution(const PackedPixels& pixels);
 void packed_depthwise(const PackedPixels& pixels);  // each channel from its own
 
 }  // namespace opsmith::optimized::OPSMITH_ISA
-
-#endif

@@ -7,12 +7,6 @@
 #include "../bfloat16.h"
 #include "../float16.h"
 
-#ifndef OPSMITH_ISA
-#define OPSMITH_FUNCTIONS "../optimized/simd/pointwise_functions.h"
-#include "../../common/each_instruction_set.h"
-#undef OPSMITH_FUNCTIONS
-#else
-
 namespace opsmith::optimized::OPSMITH_ISA {
 
 // y[i] = f(x[i])
@@ -54,5 +48,3 @@ void chosen_of_two_bytes(const uint8_t* which, const uint16_t* x, const uint16_t
 void chosen_of_four_bytes(const uint8_t* which, const uint32_t* x, const uint32_t* y, uint32_t* z, int64_t n);
 
 }  // namespace opsmith::optimized::OPSMITH_ISA
-
-#endif

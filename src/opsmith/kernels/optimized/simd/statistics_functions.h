@@ -6,12 +6,6 @@
 #include "../bfloat16.h"
 #include "../float16.h"
 
-#ifndef OPSMITH_ISA
-#define OPSMITH_FUNCTIONS "../optimized/simd/statistics_functions.h"
-#include "../../common/each_instruction_set.h"
-#undef OPSMITH_FUNCTIONS
-#else
-
 namespace opsmith::optimized::OPSMITH_ISA {
 
 // ---- extremum.cpp: see extremum_operands.h
@@ -89,5 +83,3 @@ OPSMITH_AVERAGE(Float16, float16)
 #undef OPSMITH_AVERAGE
 
 }  // namespace opsmith::optimized::OPSMITH_ISA
-
-#endif

@@ -1,5 +1,5 @@
-// The functions of simd/*.cpp: for these, of their instruction set, in the namespace OPSMITH_ISA; for others,
-// of each, with OPSMITH_BEST. No guard, since it is included once for each of them.
+// The functions of simd/*.cpp, in the namespace OPSMITH_ISA; ../quantization_functions.h has them of each
+// instruction set. No guard, since it is included once for each of them.
 //
 // All are plain functions of pointers and counts: shapes, dtypes, threads and errors are the callers'.
 // Source and result may not overlap. Values are rounded half to even, NaN becomes the integer that the
@@ -10,12 +10,6 @@
 #include "../grouped_product.h"
 #include "../int8_product.h"
 #include "../requantized_product.h"
-
-#ifndef OPSMITH_ISA
-#define OPSMITH_FUNCTIONS "../quantized/simd/quantization_functions.h"
-#include "../../common/each_instruction_set.h"
-#undef OPSMITH_FUNCTIONS
-#else
 
 namespace opsmith::quantized::OPSMITH_ISA {
 
@@ -88,5 +82,3 @@ void add_int8(const uint8_t* a, const uint8_t* b, uint8_t* out, int64_t n, const
 void max_int8(const uint8_t* x, uint8_t* greatest, int64_t n, uint8_t sign_bit);
 
 }  // namespace opsmith::quantized::OPSMITH_ISA
-
-#endif
