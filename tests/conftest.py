@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
 # Output of commands is compared; tests/schema/test_recorded.py has the warning that facts are missing.
 os.environ.setdefault("PYTHONWARNINGS", "ignore:opsmith has no facts of torch")
-# Most of the time goes into compiling: of what tests build, only the libraries of kernels are optimised.
+# Most of the time goes into compiling: of what tests build, only kernels are optimised, and a little.
 os.environ.setdefault("OPSMITH_OPTIMIZE", "0")
 
 # Files in which only tests that say so, or ask for `sim`, need a compiler or a built backend.

@@ -17,7 +17,16 @@ from opsmith.build.csrc import PUBLIC_HEADERS
 from opsmith.build.lean import compiled_instruction_sets
 from opsmith.build.shared_library import SharedLibrary
 from opsmith.build.toolchain import Compiler, find_compiler
-from opsmith.build.units import generated_units, own_units, runtime_units, together
+from opsmith.build.units import (
+    KERNELS,
+    RUNTIME,
+    VECTORISED,
+    generated_units,
+    own_units,
+    runtime_units,
+    single,
+    together,
+)
 from opsmith.description.found import PACKAGE
 from opsmith.errors import SettingInvalid
 from refusal import refusal
@@ -98,7 +107,7 @@ def test_sources_and_headers_in_a_folder_of_any_name(
         written(folder / f"{each}.cpp", f"#include <value.h>\n{exported(each)}")
         for each in ("one", "two", "three")
     ]
-    library = SharedLibrary("test", (), (headers,), units=together("all", sources))
+    library = SharedLibrary("test", (), (headers,), units=together("all", sources, RUNTIME))
     path, _ = built(library, compiler, cache)
     assert [ctypes.CDLL(str(path))[each.stem]() for each in sources] == [5, 5, 5]
     (headers / "value.h").write_text("#pragma once\n#define VALUE 6\n")
@@ -115,7 +124,7 @@ def test_a_cache_of_any_name(
         written(tmp_path / "one.cpp", f"#define VALUE 1\n{exported('one')}"),
         written(tmp_path / "two.cpp", exported("two")),
     ]
-    library = SharedLibrary("test", (), units=together("all", sources))
+    library = SharedLibrary("test", (), units=together("all", sources, RUNTIME))
     path, _ = built(library, compiler, usable_cache())
     assert path.is_relative_to(tmp_path / name)
     assert ctypes.CDLL(str(path)).two() == 1
@@ -124,7 +133,7 @@ def test_a_cache_of_any_name(
 def test_what_no_include_can_name_is_compiled_by_itself(tmp_path: Path) -> None:
     plain = [written(tmp_path / f"{name}.cpp", "") for name in ("one", "two")]
     odd = written(tmp_path / 'so"so.cpp', "")
-    units = together("all", [plain[0], odd, plain[1]])
+    units = together("all", [plain[0], odd, plain[1]], RUNTIME)
     assert [unit.sources for unit in units] == [tuple(plain), (odd,)]
 
 
@@ -141,7 +150,7 @@ def test_sources_that_are_compiled_together_see_each_other(
     answers = {}
     for unity in ("1", "0"):
         monkeypatch.setenv("OPSMITH_UNITY", unity)
-        library = SharedLibrary("test", (), units=together("all", sources))
+        library = SharedLibrary("test", (), units=together("all", sources, RUNTIME))
         path, steps = built(library, compiler, cache)
         answers[unity] = [step.partition(" ")[2] for step in steps], ctypes.CDLL(str(path)).two()
     assert answers == {
@@ -153,7 +162,7 @@ def test_sources_that_are_compiled_together_see_each_other(
 
 def test_units_are_of_about_the_same_size(tmp_path: Path) -> None:
     sources = [written(tmp_path / f"{i}.cpp", "x" * size) for i, size in enumerate((4, 1, 1, 1, 1))]
-    assert [(unit.name, unit.sources) for unit in together("all", sources, 2)] == [
+    assert [(unit.name, unit.sources) for unit in together("all", sources, RUNTIME, 2)] == [
         ("all_0.cpp", (sources[0],)),
         ("all_1.cpp", tuple(sources[1:])),
     ]
@@ -170,7 +179,7 @@ def test_units_of_the_same_name_in_two_libraries(
             written(folder / "one.cpp", f"#define VALUE {i}\n"),
             written(folder / "two.cpp", exported("value")),
         ]
-        libraries.append(SharedLibrary(f"test{i}", (), units=together("all", sources)))
+        libraries.append(SharedLibrary(f"test{i}", (), units=together("all", sources, RUNTIME)))
     compilation = Compilation(libraries, compiler, cache)
     compilation.run(cache / "log", lambda step: None)
     assert [ctypes.CDLL(str(path)).value() for path in compilation.outputs()] == [1, 2]
@@ -188,7 +197,7 @@ def test_two_libraries_that_are_one(tmp_path: Path, compiler: Compiler, cache: P
 @pytest.mark.parametrize("value", ["yes", "2"])
 def test_a_switch_that_is_neither_on_nor_off(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPSMITH_UNITY", value)
-    assert refusal(SettingInvalid, together, "all", []) == (
+    assert refusal(SettingInvalid, together, "all", [], RUNTIME) == (
         f"OPSMITH_UNITY is `{value}`\n  remedy: set it to 0, for one object a source, or unset it"
     )
 
@@ -207,13 +216,18 @@ def test_a_level_of_optimisation_that_there_is_not(
     )
 
 
-def test_a_quick_build_does_not_optimise_what_is_generated_and_the_runtime(
+def test_a_quick_build_optimises_kernels_less_and_the_rest_not_at_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     generated, runtime = written(tmp_path / "RegisterChip_0.cpp", ""), tmp_path / "kineto.cpp"
     runtime.touch()
-    for level, of_generated, of_runtime in (("1", "-O1", "-O3"), ("0", "-O0", "-O0")):
+    for level, of_generated, of_runtime, of_kernels in (
+        ("1", "-O1", "-O3", "-O3"),
+        ("0", "-O0", "-O0", "-O1"),
+    ):
         monkeypatch.setenv("OPSMITH_OPTIMIZE", level)
+        assert single(runtime, KERNELS).optimize == of_kernels
+        assert single(runtime, VECTORISED).optimize == "-O3"
         assert {unit.optimize for unit in generated_units([generated])} == {of_generated}
         assert {unit.optimize for unit in runtime_units([generated])} == {of_runtime}
         assert {unit.optimize for unit in runtime_units([runtime])} == {of_generated}
@@ -235,7 +249,7 @@ def test_a_quick_build_is_for_the_instruction_sets_of_this_processor(
     assert list(compiled_instruction_sets()) == ["baseline", "avx2", "avx512"]
 
 
-def test_the_level_is_for_a_users_sources_only(
+def test_a_level_is_for_a_users_sources_only(
     tmp_path: Path, compiler: Compiler, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = written(
@@ -253,13 +267,13 @@ def test_the_level_is_for_a_users_sources_only(
     ours = PACKAGE / "drivers" / "sim" / "errors.cpp"
     folders = (PUBLIC_HEADERS,)
     objects = {}
-    for level in ("", "3", "0"):
+    for level in ("", "3", "1", "0"):
         monkeypatch.setenv("OPSMITH_OPTIMIZE", level)
-        library = SharedLibrary("test", (own,), folders, units=together("driver", [ours]))
+        library = SharedLibrary("test", (own,), folders, units=together("driver", [ours], KERNELS))
         ((of_own, of_ours),) = Compilation([library], compiler, cache).objects()
         objects[level] = of_own[1], of_ours[1]
     assert objects[""] == objects["3"]
-    assert objects["0"][0] != objects["3"][0]
-    assert objects["0"][1] == objects["3"][1]
+    assert objects["1"][0] != objects["3"][0]
+    assert objects["1"][1] == objects["3"][1]
     path, _ = built(library_of(own), compiler, cache)
     assert ctypes.CDLL(str(path)).optimised() == 0

@@ -17,7 +17,7 @@ from opsmith.build.objects import Object, Objects
 from opsmith.build.shared_library import SharedLibrary
 from opsmith.build.stored import seal
 from opsmith.build.toolchain import Compiler, find_compiler, find_torch
-from opsmith.build.units import generated_unit, single
+from opsmith.build.units import RUNTIME, generated_unit, single
 from opsmith.cache_folder import cache_root
 from opsmith.plan import OpenedBackend
 
@@ -27,7 +27,7 @@ LIBRARY = SharedLibrary(
     (),
     INCLUDE_DIRS,
     torch=find_torch(),
-    units=(single(CSRC / "opsmith" / "compiled_for.cpp"),),
+    units=(single(CSRC / "opsmith" / "compiled_for.cpp", RUNTIME),),
 )
 
 

@@ -26,7 +26,7 @@ from opsmith.build.shared_library import LeanSources, Relocatable, SharedLibrary
 from opsmith.build.stored import seal_of
 from opsmith.build.toolchain import Compiler, TorchInstallation, find_compiler, find_torch
 from opsmith.build.undefined import WantedFunction, located_undefined
-from opsmith.build.units import Unit, own_units, runtime_units, together
+from opsmith.build.units import KERNELS, RUNTIME, Unit, own_units, runtime_units, together
 from opsmith.built import BuiltBackend, carried_backend, note_unchanged
 from opsmith.cache_folder import cache_root, mark_used, sealed, unsealed
 from opsmith.description import (
@@ -304,11 +304,11 @@ def library_of(
             *(unit for library in own for unit in own_units(library.sources, _flags(library))),
             *(unit for source in metas for unit in _meta_units(source, lean)),
             *runtime_units(sorted((CSRC / "opsmith").rglob("*.cpp"))),
-            *together("bridge", bridge),
+            *together("bridge", bridge, RUNTIME),
             *(
                 replace(unit, flags=(*unit.flags, *_flags(library)))
                 for library in ours
-                for unit in together(library.name, library.sources)
+                for unit in together(library.name, library.sources, KERNELS)
             ),
         ),
         include_dirs=(

@@ -10,7 +10,7 @@ from opsmith.build.own_options import own_link_flags
 from opsmith.build.progress import OnProgress
 from opsmith.build.shared_library import SharedLibrary
 from opsmith.build.toolchain import find_compiler
-from opsmith.build.units import own_units, together
+from opsmith.build.units import KERNELS, own_units, together
 from opsmith.cache_folder import cache_root
 from opsmith.description import Driver
 
@@ -20,7 +20,7 @@ def driver_library(backend: str, driver: Driver) -> SharedLibrary:
     name = f"opsmith_{backend}_driver"
     include_dirs = (PUBLIC_HEADERS, *driver.include_dirs)
     if all(map(is_package, driver.sources)):
-        units = together("driver", driver.sources)
+        units = together("driver", driver.sources, KERNELS)
         return SharedLibrary(name, (), include_dirs, units=units, is_driver=True)
     return SharedLibrary(
         name,

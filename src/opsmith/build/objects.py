@@ -27,7 +27,15 @@ from opsmith.build.flags import (
 from opsmith.build.ready_built import has_ready_built, ready_built
 from opsmith.build.shared_library import SharedLibrary
 from opsmith.build.toolchain import Compiler
-from opsmith.build.units import Unit, generated_unit, generated_units, own_units, single
+from opsmith.build.units import (
+    KERNELS,
+    VECTORISED,
+    Unit,
+    generated_unit,
+    generated_units,
+    own_units,
+    single,
+)
 
 # A macro may name the header that a computed include takes.
 _INCLUDE = re.compile(
@@ -98,7 +106,8 @@ class Objects:
         for lean in library.lean:
             for source in lean.sources:
                 is_package = source.is_relative_to(PACKAGE)
-                (unit,) = (single(source),) if is_package else own_units([source])
+                level = VECTORISED if lean.is_vectorised else KERNELS
+                (unit,) = (single(source, level),) if is_package else own_units([source])
                 own = " ".join((unit.optimize, *LEAN_FLAGS, *lean.flags, *unit.own_flags))
                 name = self._name(unit, lean.include_dirs, own, lean.headers)
                 flags = (unit.optimize, *lean_compile_flags(lean), *unit.own_flags)

@@ -3,8 +3,8 @@
 ``CFLAGS``, ``CXXFLAGS``, ``CPPFLAGS`` and ``LDFLAGS`` as everywhere; ``OPSMITH_OPTIMIZE``; ``OPSMITH_DEBUG``
 and ``OPSMITH_SANITIZE``, which ``opsmith build --debug`` and ``--sanitize`` stand for.  What comes with
 opsmith, and what it generates, is compiled as always, but for ``OPSMITH_OPTIMIZE=0``: then a build is to be
-quick, and of opsmith's only the libraries of kernels are optimised, for no other instruction sets than this
-processor has.
+quick: :class:`opsmith.build.units.Level` says what is optimised how, and the instruction sets that this
+processor lacks are left out.
 """
 
 from __future__ import annotations

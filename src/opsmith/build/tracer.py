@@ -13,7 +13,7 @@ from opsmith.build.csrc import CSRC
 from opsmith.build.progress import OnProgress
 from opsmith.build.shared_library import SharedLibrary
 from opsmith.build.toolchain import find_compiler, find_torch
-from opsmith.build.units import together
+from opsmith.build.units import RUNTIME, together
 from opsmith.cache_folder import cache_root
 
 
@@ -26,7 +26,7 @@ def build_tracer(*, progress: OnProgress | None = None) -> Path:
     library = SharedLibrary(
         name="opsmith_trace",
         sources=(),
-        units=together("trace", sorted((CSRC / "trace").rglob("*.cpp"))),
+        units=together("trace", sorted((CSRC / "trace").rglob("*.cpp")), RUNTIME),
         include_dirs=(CSRC,),
         torch=find_torch(),
     )

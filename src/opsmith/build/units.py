@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from opsmith.build.own_options import is_quick_build, own_compile_flags, own_optimization
@@ -20,10 +20,27 @@ from opsmith.errors import SettingInvalid
 UNITY = "OPSMITH_UNITY"
 
 FASTEST = "-O3"
+
+
+@dataclass(frozen=True)
+class Level:
+    """How sources of ours are optimised: as a rule, and where a build is to be quick."""
+
+    usual: str
+    quick: str
+
+    def __str__(self) -> str:
+        return self.quick if is_quick_build() else self.usual
+
+
+RUNTIME = Level(FASTEST, "-O0")
 # Generated code checks arguments and calls kernels: more than this buys nothing that can be measured.
-GENERATED = "-O1"
-# Where a build is to be quick, whatever it makes: of the runtime, and of generated code.
-QUICK = "-O0"
+GENERATED = Level("-O1", "-O0")
+# Half the time of compilers, and loops that are twice as slow.
+KERNELS = Level(FASTEST, "-O1")
+# What is not inlined here would be common to all instruction sets, and the linker keeps one of them.
+VECTORISED = Level(FASTEST, FASTEST)
+
 # The size of a unit for which one compiler takes about half a minute.
 _BYTES_PER_GENERATED_UNIT = 700_000
 # Stubs that `emit` writes to a file of their own: their header defines what another stub's defines too.
@@ -51,14 +68,12 @@ class Unit:
     own_flags: tuple[str, ...] = ()
 
 
-def single(source: Path, optimize: str = FASTEST) -> Unit:
-    """The unit of one source."""
-    return Unit(source.name, (source,), optimize)
+def single(source: Path, level: Level) -> Unit:
+    """The unit of one source of ours."""
+    return Unit(source.name, (source,), str(level))
 
 
-def together(
-    name: str, sources: Sequence[Path], count: int = 1, optimize: str = FASTEST
-) -> tuple[Unit, ...]:
+def together(name: str, sources: Sequence[Path], level: Level, count: int = 1) -> tuple[Unit, ...]:
     """``sources`` in ``count`` units of about the same size, in the order given.
 
     What no ``#include`` can name is compiled by itself.  Raises :class:`~opsmith.errors.SettingInvalid`.
@@ -67,10 +82,10 @@ def together(
     isolated = [source for source in sources if not is_on or _UNNAMEABLE.search(str(source))]
     if isolated:
         rest = [source for source in sources if source not in isolated]
-        units = together(name, rest, count, optimize) if rest else ()
+        units = together(name, rest, level, count) if rest else ()
         return (
             *units,
-            *(Unit(source.name, (source,), optimize, _FEWER_HEADERS) for source in isolated),
+            *(Unit(source.name, (source,), str(level), _FEWER_HEADERS) for source in isolated),
         )
     sizes = [source.stat().st_size for source in sources]
     runs: list[list[Path]] = [[] for _ in range(count)]
@@ -83,7 +98,7 @@ def together(
         Unit(
             f"{name}_{number}.cpp" if count > 1 else f"{name}.cpp",
             tuple(run),
-            optimize,
+            str(level),
             _FEWER_HEADERS,
         )
         for number, run in enumerate(runs)
@@ -96,12 +111,8 @@ def runtime_units(sources: Sequence[Path]) -> tuple[Unit, ...]:
     isolated = [source for source in sources if source.stem in _ISOLATED]
     rest = [source for source in sources if source not in isolated]
     return (
-        *(
-            unit
-            for source in isolated
-            for unit in together(source.stem, [source], optimize=_unless_quick(GENERATED))
-        ),
-        *together("runtime", rest, 2, _unless_quick(FASTEST)),
+        *(unit for source in isolated for unit in together(source.stem, [source], GENERATED)),
+        *together("runtime", rest, RUNTIME, 2),
     )
 
 
@@ -111,16 +122,15 @@ def generated_units(sources: Sequence[Path]) -> tuple[Unit, ...]:
     rest = [source for source in sources if source not in isolated]
     size = sum(source.stat().st_size for source in rest)
     count = max(1, round(size / _BYTES_PER_GENERATED_UNIT))
-    level = _unless_quick(GENERATED)
     return (
-        *together("generated", rest, count, level),
-        *(unit for source in isolated for unit in together(source.stem, [source], 1, level)),
+        *together("generated", rest, GENERATED, count),
+        *(unit for source in isolated for unit in together(source.stem, [source], GENERATED)),
     )
 
 
 def generated_unit(source: Path) -> Unit:
     """The unit of a generated source by itself, whose name is that of all backends."""
-    return Unit("generated.cpp", (source,), _unless_quick(GENERATED), _FEWER_HEADERS)
+    return Unit("generated.cpp", (source,), str(GENERATED), _FEWER_HEADERS)
 
 
 def own_units(sources: Iterable[Path], flags: Sequence[str] = ()) -> tuple[Unit, ...]:
@@ -129,13 +139,14 @@ def own_units(sources: Iterable[Path], flags: Sequence[str] = ()) -> tuple[Unit,
     Raises :class:`~opsmith.errors.SettingInvalid`.
     """
     return tuple(
-        replace(single(source, own_optimization()), own_flags=(*flags, *own_compile_flags(source)))
+        Unit(
+            source.name,
+            (source,),
+            own_optimization(),
+            own_flags=(*flags, *own_compile_flags(source)),
+        )
         for source in sources
     )
-
-
-def _unless_quick(level: str) -> str:
-    return QUICK if is_quick_build() else level
 
 
 def _is_on() -> bool:
