@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from opsmith.build import lean
+from opsmith.build import lean, objects
 from opsmith.build.cache import usable_cache
 from opsmith.build.compile import Compilation
 from opsmith.build.csrc import PUBLIC_HEADERS
 from opsmith.build.lean import compiled_instruction_sets
+from opsmith.build.objects import torch_prelude
 from opsmith.build.shared_library import SharedLibrary
-from opsmith.build.toolchain import Compiler, find_compiler
+from opsmith.build.toolchain import Compiler, TorchInstallation, find_compiler, find_torch
 from opsmith.build.units import (
     KERNELS,
     RUNTIME,
@@ -158,6 +159,40 @@ def test_sources_that_are_compiled_together_see_each_other(
         # The longer one first.
         "0": (["compiling two.cpp", "compiling one.cpp", "linking libtest.so"], 2),
     }
+
+
+def test_what_units_include_of_pytorch_is_compiled_once(
+    tmp_path: Path, compiler: Compiler, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not compiler.precompiles:
+        pytest.skip("the compiler has no precompiled headers that opsmith uses: clang")
+    monkeypatch.setattr(objects, "_TORCH_HEADERS", ("c10/macros/Macros.h",))
+
+    def steps_of(name: str, count: int) -> list[str]:
+        sources = [
+            written(
+                tmp_path / f"{name}{i}.cpp", "#define VALUE C10_WARP_SIZE\n" + exported(f"f{i}")
+            )
+            for i in range(count)
+        ]
+        units = [unit for source in sources for unit in together(source.stem, [source], RUNTIME)]
+        library = SharedLibrary("test", (), torch=find_torch(), units=tuple(units))
+        path, steps = built(library, compiler, cache)
+        assert ctypes.CDLL(str(path)).f0() == 32
+        return [step.partition(" ")[2] for step in steps]
+
+    # None of the sources includes what defines the macro.
+    assert steps_of("first", 4)[0] == "compiling the headers of torch"
+    (header,) = (cache / "preludes").glob("*.h")
+    header.write_text("#error it is not read")
+    assert steps_of("second", 1) == ["compiling second0.cpp", "linking libtest.so"]
+
+
+def test_headers_of_a_torch_that_was_built_from_source_may_change() -> None:
+    assert torch_prelude(TorchInstallation("2.13.0a0+git1234567", Path())) is None
+    prelude = torch_prelude(TorchInstallation("2.13.0+cpu", Path()))
+    assert prelude is not None
+    assert prelude.text.startswith("// 2.13.0+cpu\n#include <ATen/core/Tensor.h>\n")
 
 
 def test_units_are_of_about_the_same_size(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
     catalogues/  PyTorch's operators, by its version
     plans/       plans by torch version and content of the description
     generated/   emitted C++ by content
+    preludes/    PyTorch's headers, precompiled, by compiler and flags
     objects/     compiled files by content of sources, headers and flags, each with its seal
     libraries/   linked libraries by content of their objects, each with its seal
     backends/    which libraries serve a description, by compiler
@@ -41,6 +42,7 @@ _PRUNED_FOLDERS = (
     "catalogues",
     "plans",
     "generated",
+    "preludes",
     "objects",
     "libraries",
     "backends",

@@ -7,6 +7,7 @@ Knows nothing of operators or descriptions.
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -16,7 +17,7 @@ from opsmith.build.cache import discard_untrusted, is_usable, prune, unusable
 from opsmith.build.complaints import failure
 from opsmith.build.flags import link_flags, symbol_flags
 from opsmith.build.ninja import Step, run_script, write_script
-from opsmith.build.objects import Object, Objects
+from opsmith.build.objects import LEAN_PRELUDE, Object, Objects, Prelude
 from opsmith.build.places import places_in
 from opsmith.build.progress import OnProgress, Progress
 from opsmith.build.shared_library import SharedLibrary
@@ -24,10 +25,9 @@ from opsmith.build.stored import is_being_made, seal_of
 from opsmith.build.toolchain import Compiler
 from opsmith.build.units import Unit
 from opsmith.build.work import work_directory
-from opsmith.cache_folder import make_folder, mark_used
+from opsmith.cache_folder import make_folder, mark_used, replace_file
 
-_PRELUDE = "#include <executorch/runtime/kernel/kernel_includes.h>\n"
-# It takes as long as two sources without it.
+# A precompiled header takes as long as two or three sources without it.
 _LEAST_FOR_PRELUDE = 4
 
 
@@ -108,15 +108,15 @@ class Compilation:
             missing.values(),
             key=lambda each: (
                 not self._objects.is_own(each.unit),
-                each.is_lean,
+                each.prelude is LEAN_PRELUDE,
                 -_size_of(each.unit),
             ),
         )
         preludes = self._preludes(ordered, work)
-        steps = {step.path: step for step in preludes.values()}
+        steps = {step.path: step for step in preludes.values() if not step.path.exists()}
         for each in ordered:
-            prelude = preludes.get(each.flags) if each.is_lean else None
-            steps[each.path] = self._compiled(each, work, prelude)
+            prelude = preludes.get((each.prelude, each.prelude_flags))
+            steps[each.path] = self._compiled(each, work, prelude, steps)
         # Two libraries of the same name and objects are one step.
         targets = {
             self._objects.library_path(library, objects): (library, objects)
@@ -155,36 +155,48 @@ class Compilation:
             return False
         return True
 
-    def _compiled(self, each: Object, work: Path, prelude: Step | None) -> Step:
+    def _compiled(
+        self, each: Object, work: Path, prelude: Step | None, steps: Container[Path]
+    ) -> Step:
         partial = work / f"{each.path.name}.partial"
         command = [*self._compiler.command, *self._place_flags, *each.flags]
         command += self._compiler.memory_flags
         command += ["-include", str(prelude.path.with_suffix(""))] if prelude else []
         command += ["-c", str(_written(each, work)), "-o", str(partial)]
-        after = (prelude.path,) if prelude else ()
+        after = (prelude.path,) if prelude and prelude.path in steps else ()
         return Step("compile", each.unit.name, each.path, partial, command, after)
 
-    def _preludes(self, missing: Iterable[Object], work: Path) -> Mapping[tuple[str, ...], Step]:
-        """A header for each set of flags that many sources of ours on lean tensors are compiled with.
+    def _preludes(
+        self, missing: Iterable[Object], work: Path
+    ) -> Mapping[tuple[Prelude | None, tuple[str, ...]], Step]:
+        """The step that compiles a prelude ahead, by it and its flags, where it pays; or has done so already.
 
-        All of them include it anyhow, and half of their time goes into it; so it is compiled ahead, for this
-        build alone.  A compiler that cannot do so reads the header itself.
+        Those of PyTorch stay in the cache, 300 MB each, since half of each later build's time goes into
+        them; those of lean tensors are for this build alone.  A compiler that cannot do so reads the headers
+        themselves.
         """
         if not self._compiler.precompiles:
             return {}
-        often = Counter(each.flags for each in missing if each.is_lean)
-        preludes = {}
-        for number, (flags, count) in enumerate(often.items()):
-            if count < _LEAST_FOR_PRELUDE:
-                continue
-            header = work / f"lean_{number}.h"
-            header.write_text(_PRELUDE)
+        often = Counter((each.prelude, each.prelude_flags) for each in missing if each.prelude)
+        preludes: dict[tuple[Prelude | None, tuple[str, ...]], Step] = {}
+        for (prelude, flags), count in often.items():
+            text = f"{self._compiler.identity} {' '.join(flags)}\n{prelude.text}"
+            name = hashlib.sha256(os.fsencode(text)).hexdigest()[:32]
+            folder = self._cache / "preludes" if prelude.is_kept else work
+            header = folder / f"{name}.h"
             path = header.with_name(f"{header.name}.gch")
-            partial = path.with_name(f"{path.name}.partial")
-            command = [*self._compiler.command, *self._place_flags, *flags]
-            command += ["-x", "c++-header", str(header)]
-            command += ["-o", str(partial)]
-            preludes[flags] = Step("prelude", header.name, path, partial, command)
+            discard_untrusted(path)
+            if count < _LEAST_FOR_PRELUDE and not path.exists():
+                continue
+            if header.exists():
+                mark_used(header, path)
+            else:
+                replace_file(header, prelude.text.encode())
+            partial = work / f"{path.name}.partial"
+            command = [*self._compiler.command, *flags, "-x", "c++-header", str(header)]
+            shown = f"the headers of {prelude.name}"
+            step = Step("prelude", shown, path, partial, [*command, "-o", str(partial)])
+            preludes[prelude, flags] = step
         return preludes
 
     def _linked(

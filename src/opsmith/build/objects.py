@@ -26,7 +26,7 @@ from opsmith.build.flags import (
 )
 from opsmith.build.ready_built import has_ready_built, ready_built
 from opsmith.build.shared_library import SharedLibrary
-from opsmith.build.toolchain import Compiler
+from opsmith.build.toolchain import Compiler, TorchInstallation
 from opsmith.build.units import (
     KERNELS,
     VECTORISED,
@@ -49,18 +49,56 @@ _LONGEST_STEM = 40
 
 
 @dataclass(frozen=True)
+class Prelude:
+    """Headers that sources of ours include, and that may be compiled ahead: of what, and the text.
+
+    What it is compiled to may serve other builds, too, where ``is_kept``.
+    """
+
+    name: str
+    text: str
+    is_kept: bool
+
+
+LEAN_PRELUDE = Prelude(
+    "lean tensors", "#include <executorch/runtime/kernel/kernel_includes.h>\n", is_kept=False
+)
+
+
+def torch_prelude(torch: TorchInstallation) -> Prelude | None:
+    """The headers of ``torch``; None for one that was built from source, whose headers may change."""
+    if "git" in torch.version:
+        return None
+    includes = (f"#include <{name}>\n" for name in _TORCH_HEADERS)
+    return Prelude("torch", f"// {torch.version}\n{''.join(includes)}", is_kept=True)
+
+
+_TORCH_HEADERS = (
+    "ATen/core/Tensor.h", "ATen/core/dispatch/Dispatcher.h", "ATen/ExpandUtils.h", "ATen/Parallel.h",
+    "ATen/TensorIterator.h", "ATen/TensorOperators.h", "ATen/native/Resize.h", "torch/library.h",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
 class Object:
     """An object file: its sources, what they are compiled with, and where it is kept.
 
-    ``name`` tells it from every object but those that other compilers make of the same.
+    ``name`` tells it from every object but those that other compilers make of the same.  ``prelude`` is what
+    its sources include first where they are ours.
     """
 
     unit: Unit
     flags: tuple[str, ...]
     name: str
     path: Path
-    is_lean: bool = False
-    """Whether it is made of a source of ours that includes the headers of lean tensors."""
+    prelude: Prelude | None = None
+
+    @property
+    def prelude_flags(self) -> tuple[str, ...]:
+        """The flags of its prelude.  Where PyTorch's headers lie is no matter of a backend's own folders."""
+        if self.prelude is LEAN_PRELUDE:
+            return self.flags
+        return tuple(flag for flag in self.flags if not flag.startswith("-I"))
 
 
 class Objects:
@@ -100,9 +138,9 @@ class Objects:
         objects = []
         for unit in (*own_units(library.sources), *library.units, *ready, *generated_units(rest)):
             name = named(unit)
-            objects.append(
-                Object(unit, tuple(compile_flags(unit, library)), name, self._path(name))
-            )
+            prelude = torch_prelude(library.torch) if library.torch and unit.is_ours else None
+            flags = tuple(compile_flags(unit, library))
+            objects.append(Object(unit, flags, name, self._path(name), prelude))
         for lean in library.lean:
             for source in lean.sources:
                 is_package = source.is_relative_to(PACKAGE)
@@ -111,8 +149,8 @@ class Objects:
                 own = " ".join((unit.optimize, *LEAN_FLAGS, *lean.flags, *unit.own_flags))
                 name = self._name(unit, lean.include_dirs, own, lean.headers)
                 flags = (unit.optimize, *lean_compile_flags(lean), *unit.own_flags)
-                is_lean = is_package and not lean.is_vectorised
-                objects.append(Object(unit, flags, name, self._path(name), is_lean))
+                prelude = LEAN_PRELUDE if is_package and not lean.is_vectorised else None
+                objects.append(Object(unit, flags, name, self._path(name), prelude))
         return objects
 
     def _name(

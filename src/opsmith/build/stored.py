@@ -62,7 +62,9 @@ def is_being_made(path: Path, cache: Path) -> bool:
         return False
 
 
-def make(path: Path, cache: Path, partial: Path, command: list[str]) -> int:
+def make(
+    path: Path, cache: Path, partial: Path, command: list[str], *, is_sealed: bool = True
+) -> int:
     """Makes ``path`` by ``command``, which writes ``partial``; the command's exit status.
 
     Raises OSError where the store cannot be written.
@@ -71,14 +73,15 @@ def make(path: Path, cache: Path, partial: Path, command: list[str]) -> int:
         with suppress(OSError):
             locks = held.enter_context((cache / _LOCKS).open("ab"))
             fcntl.lockf(locks, fcntl.LOCK_EX, 1, _place(path))
-        if is_sound(path):
+        if is_sound(path) if is_sealed else path.exists():
             return 0
         status = _status_of(command)
         if status == 0 and not partial.exists():
             print(_NOTHING_MADE, file=sys.stderr)
             return 1
         if status == 0:
-            seal(path, partial)
+            if is_sealed:
+                seal(path, partial)
             os.replace(partial, path)
         else:
             with suppress(OSError):
@@ -109,10 +112,10 @@ def write_step(step: Path, path: Path, cache: Path, partial: Path, command: list
     step.write_bytes(b"\0".join(map(os.fsencode, words)))
 
 
-def _made(step: Path) -> int:
+def _made(step: Path, *, is_sealed: bool) -> int:
     path, cache, partial, *command = map(os.fsdecode, step.read_bytes().split(b"\0"))
     try:
-        return make(Path(path), Path(cache), Path(partial), command)
+        return make(Path(path), Path(cache), Path(partial), command, is_sealed=is_sealed)
     except OSError as error:
         print(f"{UNWRITTEN}{error.strerror or error}", file=sys.stderr)
         return 1
@@ -129,10 +132,12 @@ def _attached(parent: int, command: list[str]) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """``make STEP``, ``try STEP``, which may fail, or ``attached PARENT COMMAND…``."""
-    if arguments[0] in {"make", "try"}:
-        status = _made(Path(arguments[1]))
-        return status if arguments[0] == "make" else 0
+    """``make STEP``; ``try STEP``, which may fail and is not sealed; or ``attached PARENT COMMAND…``."""
+    if arguments[0] == "make":
+        return _made(Path(arguments[1]), is_sealed=True)
+    if arguments[0] == "try":
+        _made(Path(arguments[1]), is_sealed=False)
+        return 0
     _attached(int(arguments[1]), arguments[2:])
     return 1
 
