@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 # Packages of other devices in this environment have no business here; tests of autoload turn it on.
 os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
+# Threads of OpenMP that wait for each other would take the processor from the other tests.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 # Output of commands is compared; tests/schema/test_recorded.py has the warning that facts are missing.
 os.environ.setdefault("PYTHONWARNINGS", "ignore:opsmith has no facts of torch")
 # Most of the time goes into compiling: of what tests build, only kernels are optimised, and a little.
