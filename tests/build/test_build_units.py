@@ -162,16 +162,18 @@ def test_sources_that_are_compiled_together_see_each_other(
 
 
 def test_what_units_include_of_pytorch_is_compiled_once(
-    tmp_path: Path, compiler: Compiler, cache: Path, monkeypatch: pytest.MonkeyPatch
+    compiler: Compiler, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not compiler.precompiles:
         pytest.skip("the compiler has no precompiled headers that opsmith uses: clang")
+    (cache / "generated").mkdir()
     monkeypatch.setattr(objects, "_TORCH_HEADERS", ("c10/macros/Macros.h",))
 
     def steps_of(name: str, count: int) -> list[str]:
         sources = [
             written(
-                tmp_path / f"{name}{i}.cpp", "#define VALUE C10_WARP_SIZE\n" + exported(f"f{i}")
+                cache / "generated" / f"{name}{i}.cpp",
+                "#define VALUE C10_WARP_SIZE\n" + exported(f"f{i}"),
             )
             for i in range(count)
         ]
@@ -201,6 +203,21 @@ def test_units_are_of_about_the_same_size(tmp_path: Path) -> None:
         ("all_0.cpp", (sources[0],)),
         ("all_1.cpp", tuple(sources[1:])),
     ]
+
+
+def test_a_header_of_ours_that_a_macro_names_is_part_of_what_is_compiled(
+    tmp_path: Path, compiler: Compiler, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(objects, "PACKAGE", tmp_path)
+    written(tmp_path / "each.h", "#include FUNCTIONS\n")
+    source = written(
+        tmp_path / "one.cpp", f'#define FUNCTIONS "value.h"\n#include "each.h"\n{exported("one")}'
+    )
+    library = SharedLibrary("test", (), units=(single(source, KERNELS),))
+    for value in (5, 6):
+        written(tmp_path / "value.h", f"#define VALUE {value}\n")
+        path, _ = built(library, compiler, cache)
+        assert ctypes.CDLL(str(path)).one() == value
 
 
 def test_units_of_the_same_name_in_two_libraries(
@@ -308,6 +325,7 @@ def test_a_level_is_for_a_users_sources_only(
         ((of_own, of_ours),) = Compilation([library], compiler, cache).objects()
         objects[level] = of_own[1], of_ours[1]
     assert objects[""] == objects["3"]
+    assert objects["0"][0] != objects["3"][0]
     assert objects["1"][0] != objects["3"][0]
     assert objects["1"][1] == objects["3"][1]
     path, _ = built(library_of(own), compiler, cache)

@@ -57,10 +57,11 @@ def vectorised(tmp_path_factory: pytest.TempPathFactory) -> list[Object]:
         backend.with_name("log"), lambda step: None
     )
     objects = Objects(compiler, cache)
+    made = objects.of(library)
     # A device and ExecuTorch share them.
     of_a_device = objects.of(compiled_with(own_headers(find_torch())))
-    assert [each.path for each in objects.of(library)] == [each.path for each in of_a_device]
-    return objects.of(library)
+    assert [each.path for each in made] == [each.path for each in of_a_device]
+    return made
 
 
 def isa_of(made: Object) -> str:

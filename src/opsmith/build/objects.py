@@ -135,10 +135,11 @@ class Objects:
         ready = [unit for unit in alone if ready_built(named(unit))]
         found = {source for unit in ready for source in unit.sources}
         rest = [source for source in library.generated if source not in found]
+        of_torch = torch_prelude(library.torch) if library.torch else None
         objects = []
         for unit in (*own_units(library.sources), *library.units, *ready, *generated_units(rest)):
             name = named(unit)
-            prelude = torch_prelude(library.torch) if library.torch and unit.is_ours else None
+            prelude = None if self.is_own(unit) else of_torch
             flags = tuple(compile_flags(unit, library))
             objects.append(Object(unit, flags, name, self._path(name), prelude))
         for lean in library.lean:

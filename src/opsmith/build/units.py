@@ -67,11 +67,6 @@ class Unit:
     flags: tuple[str, ...] = ()
     own_flags: tuple[str, ...] = ()
 
-    @property
-    def is_ours(self) -> bool:
-        """Whether its sources are the package's own, or generated, with PyTorch's headers."""
-        return self.flags[:1] == _FEWER_HEADERS
-
 
 def single(source: Path, level: Level) -> Unit:
     """The unit of one source of ours."""
