@@ -74,7 +74,9 @@ ExpectedFailures = Annotated[
 ]
 LedgerFile = Annotated[
     Path | None,
-    typer.Option(help="TorchCTS's known failures, in the place of torchcts_ledger.yaml beside it."),
+    typer.Option(
+        help="Its known failures, in the place of upstream_ledger.yaml or torchcts_ledger.yaml beside it."
+    ),
 ]
 UpstreamCheckout = Annotated[
     Path | None,
@@ -131,9 +133,10 @@ def conform(
         )
         expected_failures = expected_failures or gaps
     _check_choice(upstream, torchcts, file, [op, dtype, check, samples, kernels])
-    if ledger is not None and not torchcts:
+    if ledger is not None and upstream is None and not torchcts:
         raise FilterInvalid(
-            "--ledger is about the tests of TorchCTS", remedy="say --torchcts, or leave it out"
+            "--ledger is about the tests of PyTorch or TorchCTS",
+            remedy="say --upstream PATH or --torchcts, or leave it out",
         )
     _check_fuzz(fuzz, [op, dtype, check, samples, upstream, torchcts, resume, junit])
     for path in (output, junit):

@@ -36,7 +36,16 @@ class Ledger:
     left_out: Mapping[str, str] = field(default_factory=dict)
 
 
-def read_ledger(path: Path, *, prefix: str) -> Ledger:
+def ledger_beside(description: Path, named: Path | None, file: str, *, prefix: str = "") -> Ledger:
+    """The ledger ``named``, or ``file`` beside ``description``; empty where there is neither.
+
+    Raises as :func:`read_ledger`.
+    """
+    path = named or description.with_name(file)
+    return read_ledger(path, prefix=prefix) if named or path.exists() else Ledger()
+
+
+def read_ledger(path: Path, *, prefix: str = "") -> Ledger:
     """The ledger in the file ``path``; ``prefix`` is what all entries begin with.
 
     Raises :class:`~opsmith.errors.ExpectedFailureInvalid` or a

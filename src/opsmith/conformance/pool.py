@@ -47,7 +47,7 @@ class Listener:
     that begins, how it has loaded the backend.
     """
 
-    verdict: Callable[[Verdict], None]
+    verdict: Callable[[Verdict], object]
     operators: Callable[[str, Iterable[str]], None]
     tick: Callable[[], None]
     note: Callable[[bytes], None] = lambda note: None

@@ -100,12 +100,14 @@ class Record:
         self._total += count
         self._tell(None)
 
-    def add(self, verdict: Verdict) -> None:
-        """One check has ended."""
+    def add(self, verdict: Verdict) -> Verdict:
+        """One check has ended, or is judged again; its verdict, as an expected failure where it is one."""
         (verdict,) = with_expected_failures([verdict], self.expected_failures)
+        earlier = self._verdicts.get(verdict.key)
+        self._bad += verdict.status.is_bad - (earlier is not None and earlier.status.is_bad)
         self._verdicts[verdict.key] = verdict
-        self._bad += verdict.status.is_bad
         self._tell(verdict)
+        return verdict
 
     def _tell(self, verdict: Verdict | None) -> None:
         self.report(Standing(len(self._verdicts), self._total, self._bad, verdict))

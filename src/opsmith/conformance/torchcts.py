@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from opsmith.conformance.ledger import Ledger, read_ledger
+from opsmith.conformance.ledger import Ledger, ledger_beside
 from opsmith.conformance.upstream import PytestCall
 from opsmith.errors import ConformanceError, nearest
 
@@ -138,10 +138,11 @@ class TorchCts:
 
     def ledger(self, description: Path, named: Path | None) -> Ledger:
         """That in the file ``named``, or in ``torchcts_ledger.yaml`` beside ``description``, if any."""
-        path = description.with_name("torchcts_ledger.yaml")
-        if named is None and not path.exists():
-            return Ledger()
-        return read_ledger(named or path, prefix="torchcts/")
+        return ledger_beside(description, named, "torchcts_ledger.yaml", prefix="torchcts/")
+
+    def on_the_cpu(self, test: str, device: str) -> str:
+        """None: TorchCTS compares nothing where it runs on the CPU."""
+        return ""
 
 
 def find_torchcts() -> TorchCts:

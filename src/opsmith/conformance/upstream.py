@@ -17,19 +17,20 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
 from opsmith.build.ninja import attached
-from opsmith.conformance.ledger import Ledger
+from opsmith.conformance.ledger import Ledger, ledger_beside
 from opsmith.conformance.results import Check, Status, Verdict
 from opsmith.conformance.upstream_lines import (
     DONE_VARIABLE,
     GENERIC_VARIABLE,
     LINES_VARIABLE,
+    ONLY_VARIABLE,
     SHARD_VARIABLE,
     Begun,
     Broken,
@@ -45,12 +46,20 @@ from opsmith.schema import torch_version
 FILES = (
     "test_ops.py", "test_torch.py", "test_view_ops.py", "test_indexing.py", "test_reductions.py",
     "test_unary_ufuncs.py", "test_binary_ufuncs.py", "test_tensor_creation_ops.py", "test_shape_ops.py",
-    "test_sort_and_select.py", "test_type_promotion.py", "test_linalg.py",
+    "test_sort_and_select.py", "test_type_promotion.py", "test_linalg.py", "test_scatter_gather_ops.py",
+    "test_segment_reductions.py", "test_spectral_ops.py", "test_complex.py", "test_foreach.py",
+    "test_masked.py", "test_maskedtensor.py", "test_nn.py", "nn/test_convolution.py",
+    "nn/test_dropout.py", "nn/test_embedding.py", "nn/test_init.py", "nn/test_multihead_attention.py",
+    "nn/test_pooling.py", "test_transformers.py", "test_modules.py", "test_optim.py", "test_autograd.py",
+    "test_dlpack.py", "test_numpy_interop.py", "test_serialization.py", "test_sparse.py",
+    "test_sparse_csr.py", "test_nestedtensor.py",
 )  # fmt: skip
 """The device-generic files that are run where none is named."""
 
 # Importing and collecting test_ops.py takes minutes.
 _COLLECT_SECONDS = 1800.0
+
+_FAILS_ON_CPU = "the same test fails on the CPU"
 
 _decoder: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
 
@@ -81,6 +90,9 @@ class Suite(Protocol):
     def filtered(self, file: Path, folder: Path) -> Mapping[str, str]:
         """Why the suite itself ran no such test of ``file``, by test, after a run in ``folder``."""
 
+    def on_the_cpu(self, test: str, device: str) -> str:
+        """The test on the CPU that ``test`` is on ``device``; empty where there is none."""
+
     def ledger(self, description: Path, named: Path | None) -> Ledger:
         """The ledger of its tests on the device of ``description``, or the one in the file ``named``."""
 
@@ -109,7 +121,7 @@ class Checkout:
 
         Raises :class:`~opsmith.errors.ConformanceError`.
         """
-        known = sorted(path.name for path in self.tests.glob("test_*.py"))
+        known = sorted(str(path.relative_to(self.tests)) for path in self.tests.rglob("test_*.py"))
         wanted = [name.removesuffix(".py") + ".py" for name in files]
         for name in wanted:
             if name not in known:
@@ -120,21 +132,29 @@ class Checkout:
         return tuple(self.tests / name for name in wanted or FILES if name in known)
 
     def prefix(self, file: Path) -> str:
-        """How the entries of a file's tests begin: ``test_view_ops::``."""
-        return f"{file.stem}::"
+        """How the entries of a file's tests begin: ``test_view_ops::``, ``nn/test_pooling::``."""
+        return f"{file.relative_to(self.tests).with_suffix('')}::"
 
     def call(self, file: Path, device: str, folder: Path) -> PytestCall:
         """How pytest runs ``file``.  The checkout's conftest.py and settings are for PyTorch's own CI."""
-        generic = {"PYTORCH_TESTING_DEVICE_ONLY_FOR": "privateuse1", GENERIC_VARIABLE: "1"}
-        return PytestCall(["--noconftest"], generic, file.parent)
+        kind = "cpu" if device == "cpu" else "privateuse1"
+        generic = {"PYTORCH_TESTING_DEVICE_ONLY_FOR": kind, GENERIC_VARIABLE: "1"}
+        return PytestCall(["--noconftest"], generic, self.tests)
 
     def filtered(self, file: Path, folder: Path) -> Mapping[str, str]:
         """None: what is not made for the device does not exist."""
         return {}
 
+    def on_the_cpu(self, test: str, device: str) -> str:
+        """``TestSortCPU::test_topk_cpu_int8`` of ``TestSortPRIVATEUSE1::test_topk_sim_int8``."""
+        of_class, _, name = test.partition("::")
+        of_cpu = re.sub(rf"(PRIVATEUSE1|{re.escape(device.upper())})$", "CPU", of_class)
+        before, _, after = name.rpartition(f"_{device}")
+        return f"{of_cpu}::{before}_cpu{after}" if before else ""
+
     def ledger(self, description: Path, named: Path | None) -> Ledger:
-        """An empty one: expected failures name tests of PyTorch as well."""
-        return Ledger()
+        """That in the file ``named``, or in ``upstream_ledger.yaml`` beside ``description``, if any."""
+        return ledger_beside(description, named, "upstream_ledger.yaml")
 
 
 def read_checkout(path: Path) -> Checkout:
@@ -165,7 +185,11 @@ def _release(version: str) -> str:
 
 @dataclass
 class _Session:
-    """pytest on one part of one file; ``done`` holds the tests that have ended."""
+    """pytest on one part of one file; ``done`` holds the tests that have ended.
+
+    ``failed`` has, where it runs on the CPU what failed on the device, the verdict there by the test's
+    name on the CPU: it runs nothing else.
+    """
 
     suite: Suite
     device: str
@@ -173,6 +197,7 @@ class _Session:
     shard: str
     folder: Path
     done: set[str]
+    failed: Mapping[str, Verdict] = field(default_factory=dict)
     running: str = ""
     began: float = 0.0
     deadline: float = 0.0
@@ -189,6 +214,9 @@ class _Session:
         self.deadline = time.monotonic() + _COLLECT_SECONDS
         done = self.folder / "done"
         done.write_text("\n".join(sorted(self.done)), "utf-8")
+        only = self.folder / "only"
+        only.write_text("\n".join(sorted(self.failed)), "utf-8")
+        autoload = {AUTOLOAD_VARIABLE: str(description), TORCH_VARIABLE: "1"}
         nothing = self.folder / "pytest.ini"
         nothing.write_text("[pytest]\n")
         call = self.suite.call(self.file, self.device, self.folder)
@@ -207,12 +235,12 @@ class _Session:
                 start_new_session=True,
                 env={
                     **os.environ,
-                    AUTOLOAD_VARIABLE: str(description),
-                    TORCH_VARIABLE: "1",
+                    **({TORCH_VARIABLE: "0"} if self.failed else autoload),
                     **call.environment,
                     "OMP_NUM_THREADS": "1",
                     LINES_VARIABLE: str(self.lines),
                     DONE_VARIABLE: str(done),
+                    ONLY_VARIABLE: str(only),
                     SHARD_VARIABLE: self.shard,
                 },
             )  # fmt: skip
@@ -238,7 +266,11 @@ class _Session:
 
 @dataclass
 class Upstream:
-    """A run of test files with ``jobs`` processes at a time and ``timeout`` seconds for a test."""
+    """A run of test files with ``jobs`` processes at a time and ``timeout`` seconds for a test.
+
+    What fails in a file is run on the CPU afterwards: a test that fails there, too, is not the device's.
+    ``verdict`` takes a verdict and gives it as it is counted.
+    """
 
     suite: Suite
     description: Path
@@ -247,26 +279,28 @@ class Upstream:
     timeout: float
     dtypes: Collection[str]
     folder: Path
-    verdict: Callable[[Verdict], None]
+    verdict: Callable[[Verdict], Verdict]
     expect: Callable[[int], None]
     tick: Callable[[], None]
+    _waiting: deque[_Session] = field(default_factory=deque)
     _alive: list[_Session] = field(default_factory=list)
+    _failed: dict[Path, dict[str, Verdict]] = field(default_factory=dict)
 
     def run(self, files: Sequence[Path], done: Collection[str]) -> None:
         """Runs the tests of ``files`` but those ``done``, by their entries."""
-        waiting = deque(
+        self._waiting.extend(
             _Session(
                 self.suite, self.device, file, f"{part}/{self.jobs}",
-                self.folder / f"{file.parent.name}-{file.stem}-{part}",
+                self._folder(file, part),
                 {name.partition("::")[2] for name in done if name.startswith(self.suite.prefix(file))},
             )
             for file in files
             for part in range(self.jobs)
         )  # fmt: skip
         try:
-            while waiting or self._alive:
-                while waiting and len(self._alive) < self.jobs:
-                    session = waiting.popleft()
+            while self._waiting or self._alive:
+                while self._waiting and len(self._alive) < self.jobs:
+                    session = self._waiting.popleft()
                     session.start(self.description)
                     self._alive.append(session)
                 for session in [*self._alive]:
@@ -296,11 +330,13 @@ class Upstream:
             session.start(self.description)
             self._alive.append(session)
         elif session.collected:
-            for test, reason in self.suite.filtered(session.file, session.folder).items():
-                self._end(session, test, Status.SKIPPED, reason, 0.0)
+            if not session.failed:
+                for test, reason in self.suite.filtered(session.file, session.folder).items():
+                    self._end(session, test, Status.SKIPPED, reason, 0.0)
+            self._compare_with_the_cpu(session.file)
         else:
             said = session.last_words() if status is not None else "it takes too long"
-            call = self.suite.call(session.file, self.device, session.folder)
+            call = self.suite.call(session.file, session.device, session.folder)
             command = ["python", "-m", "pytest", *call.arguments, str(session.file)]
             raise ConformanceError(
                 f"pytest could not run {session.file}: {said}",
@@ -308,11 +344,23 @@ class Upstream:
                 f"{self.description} {shlex.join(command)}",
             )
 
+    def _compare_with_the_cpu(self, file: Path) -> None:
+        """Runs on the CPU what has failed in ``file``, once all of its parts are over."""
+        failed = self._failed.get(file)
+        if failed and not any(each.file == file for each in (*self._alive, *self._waiting)):
+            del self._failed[file]
+            folder = self._folder(file, "cpu")
+            session = _Session(self.suite, "cpu", file, "0/1", folder, set(), failed)
+            self._waiting.appendleft(session)
+
+    def _folder(self, file: Path, part: int | str) -> Path:
+        return self.folder / f"{self.suite.prefix(file).strip(':').replace('/', '-')}-{part}"
+
     def _take(self, session: _Session, line: Line) -> None:
         session.deadline = time.monotonic() + self.timeout
         match line:
             case Collected():
-                if not session.collected:
+                if not session.collected and not session.failed:
                     self.expect(line.count)
                 session.collected = True
             case Broken():
@@ -330,12 +378,22 @@ class Upstream:
         self, session: _Session, test: str, status: Status, message: str, seconds: float
     ) -> None:
         session.done.add(test)
-        self.verdict(
+        if session.failed:
+            if status.is_bad:
+                said = f"{_FAILS_ON_CPU}: {session.failed[test].message}"
+                skipped = replace(
+                    session.failed[test], status=Status.SKIPPED, message=said, reason=_FAILS_ON_CPU
+                )
+                self.verdict(skipped)
+            return
+        verdict = self.verdict(
             Verdict(
                 f"{self.suite.prefix(session.file)}{test}", Check.UPSTREAM, self._dtype(test), status, 1,
                 round(seconds, 4), message,
             )
         )  # fmt: skip
+        if verdict.status.is_bad and (twin := self.suite.on_the_cpu(test, self.device)):
+            self._failed.setdefault(session.file, {})[twin] = verdict
 
     def _dtype(self, test: str) -> str:
         """The dtype at the end of a test's name, where it has one."""

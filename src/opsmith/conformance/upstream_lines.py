@@ -13,6 +13,9 @@ LINES_VARIABLE = "OPSMITH_UPSTREAM_LINES"
 DONE_VARIABLE = "OPSMITH_UPSTREAM_DONE"
 """A file with the tests that are not to run again, one in a line."""
 
+ONLY_VARIABLE = "OPSMITH_UPSTREAM_ONLY"
+"""A file with the tests that alone are to run, one in a line; empty: all."""
+
 SHARD_VARIABLE = "OPSMITH_UPSTREAM_SHARD"
 """``2/8``: run this part of the tests, counted from 0, of so many."""
 

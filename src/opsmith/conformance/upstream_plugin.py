@@ -17,6 +17,7 @@ from opsmith.conformance.upstream_lines import (
     DONE_VARIABLE,
     GENERIC_VARIABLE,
     LINES_VARIABLE,
+    ONLY_VARIABLE,
     SHARD_VARIABLE,
     Begun,
     Broken,
@@ -42,20 +43,25 @@ def name_of(nodeid: str) -> str:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keeps the tests of the device that belong to this process and are not done."""
-    base = _base_of_tests() if os.environ.get(GENERIC_VARIABLE) else object
-    done = set(Path(os.environ[DONE_VARIABLE]).read_text("utf-8").splitlines())
+    only = _tests(ONLY_VARIABLE)
+    base = _base_of_tests() if os.environ.get(GENERIC_VARIABLE) and not only else object
+    done = _tests(DONE_VARIABLE)
     part, _, parts = os.environ[SHARD_VARIABLE].partition("/")
 
     def is_ours(item: pytest.Item) -> bool:
         of_device = issubclass(getattr(item, "cls", None) or object, base)
         name = name_of(item.nodeid)
         in_shard = zlib.crc32(name.encode()) % int(parts) == int(part)
-        return of_device and in_shard and name not in done
+        return of_device and in_shard and name not in done and (not only or name in only)
 
     ours = [item for item in items if is_ours(item)]
     config.hook.pytest_deselected(items=[item for item in items if not is_ours(item)])
     items[:] = ours
     _say(Collected(len(ours)))
+
+
+def _tests(variable: str) -> frozenset[str]:
+    return frozenset(Path(os.environ[variable]).read_text("utf-8").splitlines())
 
 
 def _base_of_tests() -> type:
