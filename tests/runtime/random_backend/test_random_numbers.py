@@ -120,6 +120,17 @@ def test_neither_strides_nor_threads_nor_the_device_change_the_numbers(
     assert all(torch.equal(other, drawn[0]) for other in drawn[1:])
 
 
+def test_uniform_numbers_are_rounded_to_halves_not_drawn_in_them() -> None:
+    if not DRAWS_PHILOX:
+        pytest.skip("the CPU's kernels draw")
+    for dtype in (torch.float16, torch.bfloat16):
+        torch.manual_seed(3)
+        drawn = torch.empty(10_000, device="sim", dtype=dtype).uniform_(-100, 100).cpu()
+        torch.manual_seed(3)
+        exact = torch.empty(10_000, device="sim").uniform_(-100, 100).cpu()
+        assert torch.equal(drawn, torch.where(exact.to(dtype) < 100, exact.to(dtype), -100))
+
+
 def test_the_numbers_are_philoxs() -> None:
     if not DRAWS_PHILOX:
         pytest.skip("the CPU's kernels draw")

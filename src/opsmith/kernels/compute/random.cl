@@ -1,6 +1,6 @@
 R"(
 // Random numbers: an item makes the elements of one block of Philox's numbers (philox.cl), as the library `random`
-// does on the host. UNIFORM: in [x, y), with as many BITS as an element holds. NORMAL: mean x and deviation y, by Box
+// does on the host. UNIFORM: in [x, y), in as many steps as COMPUTE holds. NORMAL: mean x and deviation y, by Box
 // and Muller. BERNOULLI: whether the number is below x, which counts in 2^-32.
 typedef COMPUTED(COMPUTE) C;
 
@@ -28,11 +28,11 @@ KERNEL void run(BUFFER(STORED(DTYPE), out), const long count, const ulong seed, 
   values[0] = x + FROM_ZERO(numbers.x, numbers.y) * (y - x);
   values[1] = x + FROM_ZERO(numbers.z, numbers.w) * (y - x);
 #elif defined(UNIFORM)
-  const C step = (y - x) / (C)(1UL << BITS);
-  values[0] = x + (C)(numbers.x >> (32 - BITS)) * step;
-  values[1] = x + (C)(numbers.y >> (32 - BITS)) * step;
-  values[2] = x + (C)(numbers.z >> (32 - BITS)) * step;
-  values[3] = x + (C)(numbers.w >> (32 - BITS)) * step;
+  const C step = (y - x) * (C)0x1p-24f;
+  values[0] = x + (C)(numbers.x >> 8) * step;
+  values[1] = x + (C)(numbers.y >> 8) * step;
+  values[2] = x + (C)(numbers.z >> 8) * step;
+  values[3] = x + (C)(numbers.w >> 8) * step;
 #elif defined(WIDE)
   const C length = y * sqrt(-2 * log(ABOVE_ZERO(numbers.x, numbers.y)));
   const C angle = 6.28318530717958647692 * FROM_ZERO(numbers.z, numbers.w);

@@ -3,7 +3,6 @@
 #include <opsmith/random_numbers.h>
 
 #include <cmath>
-#include <limits>
 #include <string>
 #include <tuple>
 
@@ -31,19 +30,6 @@ constexpr const char* kPhilox =
 #include "philox.cl"
     ;
 
-// The bits of an element's significand; those of what it is computed in, where it is only compared.
-int significand_bits(at::ScalarType dtype, at::ScalarType computed) {
-  switch (dtype) {
-    case at::kHalf:
-      return std::numeric_limits<at::Half>::digits;
-    case at::kBFloat16:
-      return std::numeric_limits<at::BFloat16>::digits;
-    default:
-      return computed == at::kDouble ? std::numeric_limits<double>::digits
-                                     : std::numeric_limits<float>::digits;
-  }
-}
-
 // How many of all 2^32 numbers say yes, which is said with probability `p`.
 uint64_t numbers_below(double p) {
   return static_cast<uint64_t>(std::ceil(p * 0x1p32));
@@ -65,9 +51,7 @@ at::Tensor& draw(at::Tensor& self, const std::optional<at::Generator>& generator
   add_number(arguments, y, computed);
   arguments.value(below);
   const std::string definitions = definition("DTYPE", self.scalar_type()) + definition("COMPUTE", computed) +
-                                  definition(distribution, 1) +
-                                  definition("BITS", significand_bits(self.scalar_type(), computed)) +
-                                  (is_wide ? definition("WIDE", 1) : "");
+                                  definition(distribution, 1) + (is_wide ? definition("WIDE", 1) : "");
   launch("draw random numbers", kernel(kRandom, definitions, kPhilox), arguments,
          linear(ceil_div(self.numel(), is_wide ? 2 : 4)));
   return self;

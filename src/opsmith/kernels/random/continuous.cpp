@@ -56,19 +56,13 @@ void uniform_between(const at::Tensor& self, const Generator& generator, double 
   using Computed = std::conditional_t<std::is_same_v<T, double>, double, float>;
   const auto from = static_cast<T>(low);
   const auto to = static_cast<T>(high);
-  const auto start = static_cast<Computed>(from);
-  const auto width = static_cast<Computed>(to) - start;
-  draw_variates<T>(
-      self, generator,
-      [](const uint32_t* numbers, float* values, int64_t count) {
-        uniform(numbers, values, count, std::numeric_limits<T>::digits);
-      },
-      below_one,
-      [=](auto u) {
-        // Rounding may reach the end that does not belong to the range.
-        const auto value = static_cast<T>(start + u * width);
-        return value < to ? value : from;
-      });
+  const auto start = static_cast<Computed>(low);
+  const auto width = static_cast<Computed>(high) - start;
+  draw_variates<T>(self, generator, uniform, below_one, [=](auto u) {
+    // Rounding may reach the end that does not belong to the range.
+    const auto value = static_cast<T>(start + u * width);
+    return value < to ? value : from;
+  });
 }
 
 // Two elements of float64 from four numbers.
@@ -170,9 +164,7 @@ struct Cauchy {
       // Far enough from the ends, where the tangent is infinite.
       static constexpr Computed kMargin = std::numeric_limits<Computed>::epsilon();
       draw_variates<T>(
-          self, generator,
-          [](const uint32_t* numbers, float* values, int64_t count) { uniform(numbers, values, count, 24); },
-          below_one,
+          self, generator, uniform, below_one,
           [median = static_cast<Computed>(median), sigma = static_cast<Computed>(sigma)](Computed u) {
             const Computed inside = std::clamp(u, kMargin, 1 - kMargin);
             return median + sigma * std::tan(static_cast<Computed>(kTurn / 2) * (inside - Computed{0.5}));

@@ -62,11 +62,9 @@ OPSMITH_EACH_ISA void philox_numbers(uint64_t seed, uint64_t first_block, uint32
   }
 }
 
-OPSMITH_EACH_ISA void uniform(const uint32_t* numbers, float* out, int64_t count, int bits) {
-  const int shift = 32 - bits;
-  const float step = std::bit_cast<float>((127u - static_cast<uint32_t>(bits)) << 23);  // 2^-bits
+OPSMITH_EACH_ISA void uniform(const uint32_t* numbers, float* out, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
-    out[i] = static_cast<float>(static_cast<int32_t>(numbers[i] >> shift)) * step;
+    out[i] = static_cast<float>(static_cast<int32_t>(numbers[i] >> 8)) * 0x1p-24f;
   }
 }
 

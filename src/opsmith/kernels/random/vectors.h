@@ -27,8 +27,8 @@ inline constexpr int64_t kNumbersAtOnce = 128;
 OPSMITH_EACH_ISA_DECLARED void philox_numbers(uint64_t seed, uint64_t first_block, uint32_t* numbers,
                                               int64_t count);
 
-// Uniform in [0, 1), with the number's first `bits` bits: at most 24, which float32 holds.
-OPSMITH_EACH_ISA_DECLARED void uniform(const uint32_t* numbers, float* out, int64_t count, int bits);
+// Uniform in [0, 1), in multiples of 2^-24.
+OPSMITH_EACH_ISA_DECLARED void uniform(const uint32_t* numbers, float* out, int64_t count);
 
 // Normal, with mean 0 and standard deviation 1. Two numbers make two elements: `count` is even.
 OPSMITH_EACH_ISA_DECLARED void normal(const uint32_t* numbers, float* out, int64_t count);
