@@ -29,6 +29,9 @@ def test_types_name_tensors(sim: LoadedBackend) -> None:
     assert torch.sim.FloatTensor.__name__ == torch.cuda.FloatTensor.__name__
     assert torch.sim.HalfTensor.dtype == torch.float16
     assert (torch.sim.HalfTensor.is_sim, torch.sim.HalfTensor.is_cuda) == (True, False)
+    for name in dir(type(torch.FloatTensor)):
+        if name.startswith("is_"):
+            assert getattr(torch.sim.FloatTensor, name) == getattr(torch.FloatTensor, name)
     assert pickle.loads(pickle.dumps(torch.sim.FloatTensor)) is torch.sim.FloatTensor
 
 

@@ -36,7 +36,9 @@ class TensorType(type):
     dtype: torch.dtype
     layout = torch.strided
     is_cuda = False
+    is_xpu = False
     is_sparse = False
+    is_sparse_csr = False
     _device_type: str
 
     def __new__(mcs, device_type: str, name: str, dtype: torch.dtype) -> TensorType:

@@ -383,6 +383,9 @@ def test_item_of_conj_and_neg() -> None:
     assert tensor.conj().imag.item() == -2
     with pytest.raises(RuntimeError, match="cannot be converted to Scalar"):
         torch.ones(2, device="sim").item()
+    with pytest.raises(RuntimeError, match="_local_scalar_dense: Empty tensor not supported"):
+        torch.ops.aten._local_scalar_dense(torch.ones(0, device="sim"))
+    assert torch.ops.aten._local_scalar_dense(torch.tensor([3, 4], device="sim")) == 3
 
 
 # ---- convolution and dropout ----
