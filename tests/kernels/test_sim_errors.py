@@ -1,9 +1,10 @@
-"""Calls that OpInfo says are refused: sim refuses them with the words that PyTorch's own tests look for."""
+"""Calls that PyTorch refuses or warns of: sim does so with the words that PyTorch's own tests look for."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -51,3 +52,40 @@ def fits(question: Any, error: Exception | None) -> bool:
     return isinstance(error, question.error_type) and bool(
         re.search(question.error_regex, str(error))
     )
+
+
+WARNED: dict[str, Callable[[str], object]] = {
+    "var": lambda device: torch.rand(3, 2, device=device).var(1, correction=2),
+    "std": lambda device: torch.rand(1, device=device).std(),
+    "std.out": lambda device: torch.std(
+        torch.rand(1, device=device), 0, out=torch.empty((), device=device)
+    ),
+    "var_mean": lambda device: torch.var_mean(torch.rand(3, 0, device=device), 1),
+    "where": lambda device: torch.where(torch.ones(2, dtype=torch.uint8, device=device), 1.0, 2.0),
+    "index": lambda device: torch.rand(2, device=device)[
+        torch.ones(2, dtype=torch.uint8, device=device)
+    ],
+    "arange": lambda device: torch.arange(0, 3, out=torch.empty(5, device=device)),
+    "random_": lambda device: torch.empty(3, device=device, dtype=torch.half).random_(0, 1 << 12),
+    "index_fill_": lambda device: (
+        torch.zeros(1, device=device).expand(3).index_fill_(0, torch.tensor([0], device=device), 1)
+    ),
+    "complex": lambda device: torch.ones(2, device=device, dtype=torch.complex64).to(torch.float32),
+}
+
+
+@pytest.mark.parametrize("name", WARNED)
+def test_what_pytorch_warns_of_is_warned_of_alike(name: str) -> None:
+    assert warned(name, "sim") == warned(name, "cpu") != []
+
+
+def warned(name: str, device: str) -> list[str]:
+    """The warnings of the call, without the place in PyTorch's sources."""
+    torch.set_warn_always(True)
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            WARNED[name](device)
+    finally:
+        torch.set_warn_always(False)
+    return [str(warning.message).partition(" (Triggered")[0] for warning in caught]

@@ -67,6 +67,11 @@ at::Tensor& where_self(const at::Tensor& condition, const at::Tensor& self, cons
                   .add_const_input(self)
                   .add_const_input(other)
                   .build();
+  if (condition.scalar_type() == at::kByte) {
+    TORCH_WARN_ONCE(
+        "where received a uint8 condition tensor. This behavior is deprecated and will be removed in a future "
+        "version of PyTorch. Use a boolean condition instead.");
+  }
   pointwise(iter, "a != 0 ? b : c", dtype);
   return out;
 }

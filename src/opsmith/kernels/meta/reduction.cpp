@@ -23,6 +23,19 @@ at::Tensor reduced(const at::Tensor& self, at::OptionalIntArrayRef dims, bool ke
   return contiguous(sizes, c10::toRealValueType(self.scalar_type()));
 }
 
+// The result of a variance, or of what is made of it: ATen warns of divisors that are not positive.
+at::Tensor varied(const char* name, const at::Tensor& self, at::OptionalIntArrayRef dims,
+                  const std::optional<at::Scalar>& correction, bool keepdim) {
+  at::Tensor result = reduced(self, dims, keepdim);
+  const int64_t count = result.numel() == 0 ? 0 : self.numel() / result.numel();
+  if (static_cast<double>(count) <= correction.value_or(1).toDouble()) {
+    TORCH_WARN(name,
+               "(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor "
+               "(input numel divided by output numel).");
+  }
+  return result;
+}
+
 at::Tensor extremum(const char* name, const at::Tensor& self) {
   TORCH_CHECK(self.numel() > 0, name,
               "(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim "
@@ -55,16 +68,20 @@ at::Tensor min(const at::Tensor& self) {
   return extremum("min", self);
 }
 
-// var.correction and std.correction
 at::Tensor variance(const at::Tensor& self, at::OptionalIntArrayRef dim,
-                    const std::optional<at::Scalar>& /*correction*/, bool keepdim) {
-  return reduced(self, dim, keepdim);
+                    const std::optional<at::Scalar>& correction, bool keepdim) {
+  return varied("var", self, dim, correction, keepdim);
+}
+
+at::Tensor deviation(const at::Tensor& self, at::OptionalIntArrayRef dim,
+                     const std::optional<at::Scalar>& correction, bool keepdim) {
+  return varied("std", self, dim, correction, keepdim);
 }
 
 std::tuple<at::Tensor, at::Tensor> variance_and_mean(const at::Tensor& self, at::OptionalIntArrayRef dim,
-                                                     const std::optional<at::Scalar>& /*correction*/,
+                                                     const std::optional<at::Scalar>& correction,
                                                      bool keepdim) {
-  return {reduced(self, dim, keepdim), reduced(self, dim, keepdim)};
+  return {varied("var_mean", self, dim, correction, keepdim), reduced(self, dim, keepdim)};
 }
 
 }  // namespace opsmith::meta_functions
