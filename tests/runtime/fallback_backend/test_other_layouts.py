@@ -96,7 +96,16 @@ def compare(call: Callable[[str], Tensor], device: str = DEVICE, result: str = "
 @pytest.mark.parametrize("device", [DEVICE, f"{DEVICE}:1"])
 @pytest.mark.parametrize("name", SPARSE)
 def test_sparse_tensors(name: str, device: str) -> None:
-    compare(SPARSE[name], device, "cpu" if name == "to the CPU" else "")
+    with torch.sparse.check_sparse_tensor_invariants():
+        compare(SPARSE[name], device, "cpu" if name == "to the CPU" else "")
+
+
+def test_indices_that_are_not_sorted_are_no_coalesced_tensor() -> None:
+    indices = torch.tensor([[1, 0], [2, 1]], device=DEVICE)
+    with pytest.raises(RuntimeError, match="indices correspond to uncoalesced COO tensor"):
+        torch.sparse_coo_tensor(
+            indices, torch.ones(2, device=DEVICE), (2, 3), is_coalesced=True, check_invariants=True
+        )
 
 
 def quantized(device: str) -> Tensor:
