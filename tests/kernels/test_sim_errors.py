@@ -54,6 +54,37 @@ def fits(question: Any, error: Exception | None) -> bool:
     )
 
 
+REFUSED: dict[str, tuple[Callable[[str], object], str]] = {
+    "indices of a bag": (
+        lambda device: torch.embedding_bag(
+            torch.zeros(2, 6, device=device), torch.zeros(1, 1, 1, dtype=torch.long, device=device),
+            torch.zeros(1, dtype=torch.long, device=device),
+        ),
+        "input has to be a 1D or 2D Tensor, but got Tensor of dimension 3",
+    ),
+    "gradient of another rank": (
+        lambda device: torch.ops.aten._adaptive_avg_pool2d_backward(
+            torch.zeros(1, 2, 7, device=device), torch.zeros(1, 2, 3, 3, device=device)
+        ),
+        "Expected dimensions 4 for `grad_output` but got dimensions 3",
+    ),
+    "gradient of another rank, of volumes": (
+        lambda device: torch.ops.aten._adaptive_avg_pool3d_backward(
+            torch.zeros(1, 2, 7, 7, device=device), torch.zeros(1, 2, 3, 3, 3, device=device)
+        ),
+        "Expected dimensions 5 for `grad(Output_|_output)` but got dimensions 4",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("device", ["cpu", "sim"])
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_pytorchs_other_tests_look_for_is_said(name: str, device: str) -> None:
+    call, text = REFUSED[name]
+    with pytest.raises(RuntimeError, match=text):
+        call(device)
+
+
 WARNED: dict[str, Callable[[str], object]] = {
     "var": lambda device: torch.rand(3, 2, device=device).var(1, correction=2),
     "std": lambda device: torch.rand(1, device=device).std(),

@@ -317,6 +317,13 @@ def test_what_numbers_of_a_call_have_to_be() -> None:
         x.clamp(min=300)
 
 
+def test_a_gradient_of_another_shape_than_the_pooled_planes() -> None:
+    x = torch.ones(1, 2, 3, 3, device="opencl")
+    for shape, text in (((1, 2, 7), "Expected dimensions 4"), ((1, 9, 2, 2), "is not of a result")):
+        with pytest.raises(RuntimeError, match=text):
+            torch.ops.aten._adaptive_avg_pool2d_backward(torch.ones(shape, device="opencl"), x)
+
+
 def test_operands_of_too_many_dimensions() -> None:
     x = torch.ones((2,) * 9, device="opencl")
     with pytest.raises(

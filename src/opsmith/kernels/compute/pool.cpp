@@ -123,6 +123,12 @@ at::Tensor _adaptive_avg_pool2d(const at::Tensor& self, at::IntArrayRef output_s
 }
 
 at::Tensor _adaptive_avg_pool2d_backward(const at::Tensor& grad_output, const at::Tensor& self) {
+  TORCH_CHECK(self.dim() == grad_output.dim(), "_adaptive_avg_pool2d_backward: Expected dimensions ",
+              self.dim(), " for `grad_output` but got dimensions ", grad_output.dim());
+  TORCH_CHECK((self.dim() == 3 || self.dim() == 4) && self.scalar_type() == grad_output.scalar_type() &&
+                  self.sizes().slice(0, self.dim() - 2) == grad_output.sizes().slice(0, self.dim() - 2),
+              "_adaptive_avg_pool2d_backward: grad_output ", grad_output.toString(), grad_output.sizes(),
+              " is not of a result of self ", self.toString(), self.sizes());
   at::Tensor grad_input = at::empty(self.sizes(), self.options());
   pool("ADAPTIVE_BACKWARD", grad_output, {}, grad_input, planes_of(self, grad_output));
   return grad_input;

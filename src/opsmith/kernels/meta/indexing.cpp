@@ -68,8 +68,10 @@ using Bagged = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 Bagged bagged(const at::Tensor& weight, const at::Tensor& indices, const at::Tensor& offsets, int64_t mode,
               const std::optional<at::Tensor>& per_sample_weights, bool include_last_offset,
               int64_t padding_idx, bool is_forward_only) {
+  // ATen's text; of two dimensions its own kernels make no bags either.
+  TORCH_CHECK(indices.dim() == 1, "input has to be a ", indices.dim() == 2 ? "1D" : "1D or 2D",
+              " Tensor, but got Tensor of dimension ", indices.dim());
   TORCH_CHECK(weight.dim() == 2, "weight has to be a 2D Tensor, but got Tensor of dimension ", weight.dim());
-  TORCH_CHECK(indices.dim() == 1, "input has to be a 1D Tensor, but got Tensor of dimension ", indices.dim());
   TORCH_CHECK(offsets.dim() == 1, "offsets has to be a 1D Tensor, but got Tensor of dimension ",
               offsets.dim());
   TORCH_CHECK(!include_last_offset || offsets.size(0) >= 1,
