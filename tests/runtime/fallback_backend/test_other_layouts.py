@@ -26,6 +26,10 @@ def coo(device: str) -> Tensor:
     return torch.sparse_coo_tensor(indices, values, (3, 3))
 
 
+def no_elements(device: str) -> Tensor:
+    return torch.sparse_coo_tensor(size=(3, 3), device=device)
+
+
 def csr(device: str) -> Tensor:
     return coo(device).to_sparse_csr()
 
@@ -41,6 +45,10 @@ SPARSE: dict[str, Callable[[str], Tensor]] = {
     "add": lambda device: coo(device) + coo(device),
     "add out": lambda device: torch.add(coo(device), coo(device), out=coo(device)),
     "add to dense": lambda device: dense(device).add_(coo(device), alpha=2),
+    "add_ to nothing": lambda device: coo(device).mul(0).coalesce().add_(coo(device)),
+    "add_ to no elements": lambda device: no_elements(device).add_(coo(device)),
+    "add_ of no elements": lambda device: coo(device).add_(no_elements(device)),
+    "neg_": lambda device: coo(device).neg_(),
     "mul": lambda device: coo(device) * coo(device),
     "mul_": lambda device: coo(device).mul_(coo(device)),
     "zero_": lambda device: coo(device).zero_(),

@@ -52,15 +52,21 @@ at::Tensor HostCall::view_of_parts(const at::Tensor& tensor, Access access) {
     return tensor;
   }
   const bool written = access != Access::kRead;
+  const auto views = [&] {
+    return with_parts(tensor, c10::Device(c10::kCPU), [&](const at::Tensor& part) {
+      return views_.view(part, written ? Access::kWrite : Access::kRead);
+    });
+  };
   for (Parted& known : parted_) {
     if (known.device.is_same(tensor)) {
-      known.written |= written;
+      if (written && !known.written) {  // add.out(x, y, out=x): its parts are written, too
+        views();
+        known.written = true;
+      }
       return known.host;
     }
   }
-  at::Tensor host = with_parts(tensor, c10::Device(c10::kCPU), [&](const at::Tensor& part) {
-    return views_.view(part, written ? Access::kWrite : Access::kRead);
-  });
+  at::Tensor host = views();
   if (at::GradMode::is_enabled() && (host.is_floating_point() || host.is_complex())) {
     // _sparse_mm_reduce_impl returns what its backward needs only if an operand requires a gradient, which
     // may be another than this one.
