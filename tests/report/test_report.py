@@ -19,12 +19,13 @@ import pytest
 
 import fork_server
 from opsmith.cache_folder import cache_root
-from opsmith.conformance.results import Results, Status, scores
+from opsmith.conformance.results import Check, Results, Status, scores
 from opsmith.description import read_backend
 from opsmith.errors import FileMissing, Location, OpsmithError, OutputRejected, ResultsInvalid
 from opsmith.explain.explanation import dispatch_table
 from opsmith.explain.operators import dispatch_path
 from opsmith.explain.verdicts import is_named_for
+from opsmith.explain.verdicts import tested_by as named_operators
 from opsmith.output_files import check_writable, write_output
 from opsmith.plan import plan_backend
 from opsmith.report import operator_columns as report_operators
@@ -33,6 +34,7 @@ from opsmith.report.operator_columns import inspect_backend
 from opsmith.report.page import embeddable, render
 from opsmith.report.report_data import ReportData, read_document
 from opsmith.report.sources import definitions
+from opsmith.report.verdict_table import as_markdown, verdict_table
 from opsmith.runtime import LoadedBackend
 from planted_results import FAILS, results_of_sim, with_routes, with_verdict
 from refusal import refusal
@@ -180,6 +182,41 @@ def test_every_verdict_is_in_the_report(written: Written) -> None:
     )
     assert message == FAILS.message
     assert conformance.dtypes[:3] == ("float32", "float64", "bfloat16")
+
+
+def test_each_operator_has_its_verdict(written: Written, tmp_path: Path) -> None:
+    table = verdict_table(read_document(written.data))
+    plan = plan_backend("sim", cache_root())
+    assert [row.operator for row in table.operators] == list(plan.by_name)
+    assert sum(table.totals.values()) == len(table.operators)
+    row = {row.operator: row for row in table.operators}["add.Scalar"]
+    counted = [
+        verdict
+        for entry, called in written.results.operators.items()
+        if "add.Scalar"
+        in named_operators(entry, [name for name in called if name in plan.by_name], plan)
+        for verdict in written.results.verdicts
+        if verdict.entry == entry and verdict.status is not Status.SKIPPED
+    ]
+    passed = [verdict for verdict in counted if verdict.status is Status.PASSED]
+    assert (row.route, row.verdict) == (plan.by_name["add.Scalar"].route.value, "partial")
+    assert row.checks["forward"] == tuple(
+        sum(verdict.check is Check.FORWARD for verdict in part) for part in (passed, counted)
+    )
+    assert "float32" not in row.dtypes
+    file = tmp_path / "verdicts.md"
+    command(
+        "report",
+        "-o",
+        tmp_path / "r.html",
+        "--conform",
+        written.data.with_name("results.json"),
+        "--verdicts",
+        file,
+    )
+    assert as_markdown(table) == file.read_text("utf-8")
+    line = f"| `add.Scalar` | {row.route} | {row.computed} | partial | **"
+    assert line in file.read_text("utf-8")
 
 
 def test_a_device_on_which_everything_fails_fits_too(results: Results, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from opsmith.output_files import check_writable, write_output
 from opsmith.report.gathering import Inputs, gathered
 from opsmith.report.page import render
 from opsmith.report.report_data import ReportData
+from opsmith.report.verdict_table import as_markdown, verdict_table
 
 
 def warn(document: ReportData) -> None:
@@ -35,6 +36,12 @@ def report(
     data: Annotated[
         Path | None, typer.Option(help="Write the report's data as JSON too, for --against.")
     ] = None,
+    verdicts: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write each operator's verdict too: a table if FILE ends in .md, else JSON."
+        ),
+    ] = None,
     source_link: options.SourceLink = options.LOCAL_FILE,
     table: options.Table = True,
     build: options.Build = False,
@@ -44,9 +51,9 @@ def report(
     json: Json = False,
 ) -> None:
     """Write one HTML page of what a backend does: every operator, the tests, what changed."""
-    check_writable(output)
-    if data is not None:
-        check_writable(data)
+    for path in (output, data, verdicts):
+        if path is not None:
+            check_writable(path)
     with shown_progress() as progress:
         document = gathered(
             backend,
@@ -60,6 +67,8 @@ def report(
     write_output(output, page)
     if data is not None:
         write_json(data, document)
+    if verdicts is not None:
+        _write_verdicts(verdicts, document)
     if document.loaded:
         say_loaded(document.loaded)
     warn(document)
@@ -69,6 +78,14 @@ def report(
         _print(document, output, len(page), backend)
     if open_page and not webbrowser.open(output.absolute().as_uri()):
         err.print("no browser was found; open the page by hand", style="dim")
+
+
+def _write_verdicts(path: Path, document: ReportData) -> None:
+    table = verdict_table(document)
+    if path.suffix == ".md":
+        write_output(path, as_markdown(table).encode())
+    else:
+        write_json(path, table)
 
 
 def _summary(document: ReportData, page: Path, data: Path | None, size: int) -> dict[str, object]:

@@ -116,6 +116,8 @@ class Conformance:
     routes: tuple[str, ...]
     """For each entry, the last route in order of preference that an operator of it takes; or empty."""
     scores: tuple[tuple[str, str, int, int], ...]
+    most_samples: int = 0
+    """The most samples that were run of each entry; 0: all."""
 
     def verdicts(self) -> Iterator[tuple[tuple[str, str, str], str]]:
         """Entry, check and dtype of each verdict, with its letter."""

@@ -68,6 +68,7 @@ def in_columns(results: Results, source: str, plan: Plan) -> Conformance:
                 scores(results.verdicts).items(), key=lambda score: cell[score[0]]
             )
         ),
+        most_samples=results.samples,
     )
 
 
