@@ -39,6 +39,18 @@ class Wrapper(torch.Tensor):
         raise NotImplementedError(func)
 
 
+@pytest.mark.filterwarnings("ignore:Casting complex", "ignore:ComplexHalf", "ignore:torch.quantize")
+def test_the_dtypes_that_it_supports_are_those_it_converts(sim: LoadedBackend) -> None:
+    supported = torch.accelerator.get_device_capability()["supported_dtypes"]
+    for dtype in {value for value in vars(torch).values() if isinstance(value, torch.dtype)}:
+        try:
+            torch.empty(16, dtype=dtype, device="sim").to(torch.float32).to(dtype)
+        except RuntimeError:
+            assert dtype not in supported
+        else:
+            assert dtype in supported
+
+
 def test_a_profile_is_sorted_by_the_devices_name(sim: LoadedBackend, tmp_path: Path) -> None:
     x = torch.randn(64, 64, device="sim")
     activities = [ProfilerActivity.CPU, ProfilerActivity.PrivateUse1]

@@ -29,7 +29,11 @@
 #if TORCH_VERSION_MINOR < 10
 #define OPSMITH_OVERRIDE_SINCE_2_10
 namespace c10 {
-struct DeviceCapability {};
+struct DeviceCapability {
+  struct {
+    uint64_t capability_bits;
+  } capability_data;
+};
 }  // namespace c10
 #else
 #include <c10/core/DeviceCapability.h>

@@ -69,7 +69,8 @@ at::Tensor& where_self(const at::Tensor& condition, const at::Tensor& self, cons
                   .build();
   if (condition.scalar_type() == at::kByte) {
     TORCH_WARN_ONCE(
-        "where received a uint8 condition tensor. This behavior is deprecated and will be removed in a future "
+        "where received a uint8 condition tensor. This behavior is deprecated and will be removed in a "
+        "future "
         "version of PyTorch. Use a boolean condition instead.");
   }
   pointwise(iter, "a != 0 ? b : c", dtype);

@@ -137,7 +137,8 @@ at::Tensor binary_predicate(const at::Tensor& self, const at::Tensor& other) {
 at::Tensor where(const at::Tensor& condition, const at::Tensor& self, const at::Tensor& other) {
   if (condition.scalar_type() == at::kByte) {
     TORCH_WARN_ONCE(
-        "where received a uint8 condition tensor. This behavior is deprecated and will be removed in a future "
+        "where received a uint8 condition tensor. This behavior is deprecated and will be removed in a "
+        "future "
         "version of PyTorch. Use a boolean condition instead.");
   }
   return pointwise(at::native::result_type(std::array{self, other}), condition, self, other);

@@ -254,8 +254,8 @@ at::Tensor _copy_from_and_resize(const at::Tensor& self, const at::Tensor& desti
 
 at::Scalar _local_scalar_dense(const at::Tensor& self) {
   // Of more elements it gives the first, as PyTorch's own do: item() refuses them before.
-  TORCH_CHECK(self.numel() > 0, "_local_scalar_dense: Empty tensor not supported (shape ", self.sizes(), " on ",
-              self.device(), ")");
+  TORCH_CHECK(self.numel() > 0, "_local_scalar_dense: Empty tensor not supported (shape ", self.sizes(),
+              " on ", self.device(), ")");
   at::Tensor host = at::detail::empty_cpu({}, self.scalar_type());
   const c10::DeviceIndex device = self.device().index();
   refuse_if_captured("aten::_local_scalar_dense", "item() reads a value, which the graph has yet to compute",

@@ -59,8 +59,21 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   // each, and several that start at a time after a fork race for PyTorch's pool of threads, and abort.
   c10::DeviceIndex deviceCount() const noexcept override { return is_in_bad_fork() ? 0 : device_count(); }
 
+  // The dtypes that copies convert: PyTorch's default has quantized ones, bits and parts of a byte besides.
   c10::DeviceCapability getDeviceCapability(c10::Device) const OPSMITH_OVERRIDE_SINCE_2_10 {
-    return {};  // any dtype can be stored and copied, and the fallback serves what no kernel takes
+    c10::DeviceCapability capability;
+    uint64_t& bits = capability.capability_data.capability_bits;
+    bits = 0;
+    for (const c10::ScalarType dtype :
+         {c10::kByte,          c10::kChar,          c10::kShort,           c10::kInt,
+          c10::kLong,          c10::kUInt16,        c10::kUInt32,          c10::kUInt64,
+          c10::kBool,          c10::kHalf,          c10::kBFloat16,        c10::kFloat,
+          c10::kDouble,        c10::kComplexHalf,   c10::kComplexFloat,    c10::kComplexDouble,
+          c10::kFloat8_e5m2,   c10::kFloat8_e4m3fn, c10::kFloat8_e5m2fnuz, c10::kFloat8_e4m3fnuz,
+          c10::kFloat8_e8m0fnu}) {
+      bits |= uint64_t{1} << static_cast<unsigned>(dtype);
+    }
+    return capability;
   }
 
   void synchronizeDevice(c10::DeviceIndex device) const override { synchronize_device(device); }

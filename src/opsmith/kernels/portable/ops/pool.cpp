@@ -364,8 +364,8 @@ Tensor& adaptive_pool_backward(KernelRuntimeContext& context, const Tensor& grad
                 "%s: Expected dimensions %d for `grad_output` but got dimensions %d", Name,
                 static_cast<int>(rank), static_cast<int>(grad_output.dim()));
   OPSMITH_CHECK(context, rank == spatial + 1 || rank == spatial + 2, InvalidArgument, out,
-                "%s: Expected %dD or %dD tensors, but got %d dimensions", Name,
-                static_cast<int>(spatial + 1), static_cast<int>(spatial + 2), static_cast<int>(rank));
+                "%s: Expected %dD or %dD tensors, but got %d dimensions", Name, static_cast<int>(spatial + 1),
+                static_cast<int>(spatial + 2), static_cast<int>(rank));
   OPSMITH_CHECK(context, out.scalar_type() == grad_output.scalar_type(), InvalidArgument, out,
                 "%s: expected dtype %s for grad_output but got dtype %s", Name, name_of(out.scalar_type()),
                 name_of(grad_output.scalar_type()));
