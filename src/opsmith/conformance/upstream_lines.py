@@ -23,6 +23,10 @@ GENERIC_VARIABLE = "OPSMITH_UPSTREAM_GENERIC"
 """Set where a file's tests are made for each device by PyTorch: only the device's run."""
 
 
+EXPECTED_TO_FAIL = "expected to fail: "
+"""How the message of a test begins that was skipped since it failed, as its file says it does."""
+
+
 class Collected(msgspec.Struct, tag=True):
     """So many tests will run."""
 

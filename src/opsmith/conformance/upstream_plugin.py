@@ -15,6 +15,7 @@ import pytest
 
 from opsmith.conformance.upstream_lines import (
     DONE_VARIABLE,
+    EXPECTED_TO_FAIL,
     GENERIC_VARIABLE,
     LINES_VARIABLE,
     ONLY_VARIABLE,
@@ -96,7 +97,7 @@ def _reason(report: pytest.TestReport) -> str:
     if report.skipped and isinstance(report.longrepr, tuple):
         return report.longrepr[2].removeprefix("Skipped: ")
     if hasattr(report, "wasxfail"):
-        return f"expected to fail: {report.wasxfail}"
+        return f"{EXPECTED_TO_FAIL}{report.wasxfail}"
     return _last_line(report.longreprtext)
 
 
