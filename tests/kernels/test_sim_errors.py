@@ -85,6 +85,29 @@ def test_what_pytorchs_other_tests_look_for_is_said(name: str, device: str) -> N
         call(device)
 
 
+MIXED: dict[str, Callable[[torch.Tensor, torch.Tensor], object]] = {
+    "std": lambda x, out: torch.std(x, 0, out=out),
+    "mean": lambda x, out: torch.mean(x, 0, out=out),
+    "max": lambda x, out: torch.max(x, out=out),
+    "sort": lambda x, out: torch.sort(x, out=(out, out.long())),
+    "slice_scatter": lambda x, out: torch.slice_scatter(x, x, out=out),
+    "floor_divide": lambda x, out: torch.floor_divide(x, 2, out=out),
+    "logical_not": lambda x, out: torch.logical_not(x, out=out),
+    "add": lambda x, out: torch.add(x, 1, out=out),
+    "add_": lambda x, out: out.add_(x),
+    "cumsum_": lambda x, out: torch.ops.aten.cumsum.out(x, 0, out=out),
+}
+
+
+@pytest.mark.parametrize("shape", [(), (2,)])
+@pytest.mark.parametrize("name", MIXED)
+def test_a_result_on_the_cpu_is_refused(name: str, shape: tuple[int, ...]) -> None:
+    x, out = torch.ones(shape, device="sim"), torch.zeros(shape)
+    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+        MIXED[name](x, out)
+    assert torch.equal(out, torch.zeros(shape))
+
+
 WARNED: dict[str, Callable[[str], object]] = {
     "var": lambda device: torch.rand(3, 2, device=device).var(1, correction=2),
     "std": lambda device: torch.rand(1, device=device).std(),

@@ -63,10 +63,14 @@ C10_ALWAYS_INLINE void prepare_host([[maybe_unused]] const char* operator_name) 
 [[noreturn]] void throw_mixed_devices(const char* operator_name, c10::Device device,
                                       const at::TensorBase& other);
 
+// Whether an operator writes to the argument: schemas declare at::Tensor& for those, and const& for others.
+template <class Argument>
+inline constexpr bool kIsWritten = std::is_same_v<Argument, at::Tensor>;
+
 // The device of the first Tensor that is not on the CPU; throws when another Tensor may not take part with
-// it.
+// it. One that is written to may not, whatever the operator reads.
 template <Operands kOperands, class... Arguments>
-C10_NOINLINE c10::DeviceIndex mixed_device(const char* operator_name, const Arguments&... arguments) {
+C10_NOINLINE c10::DeviceIndex mixed_device(const char* operator_name, Arguments&... arguments) {
   c10::Device device(c10::kCPU);
   const auto find = [&](const at::TensorBase& tensor) {
     if (device.is_cpu()) {
@@ -74,22 +78,22 @@ C10_NOINLINE c10::DeviceIndex mixed_device(const char* operator_name, const Argu
     }
   };
   (each_tensor(arguments, find), ...);
-  const auto compare = [&](const at::TensorBase& tensor) {
-    if (tensor.device() == device || kOperands == Operands::kAny) {
-      return;
+  const auto compare = [&](const at::TensorBase& tensor, bool written) {
+    const bool is_scalar = tensor.device().is_cpu() && tensor.dim() == 0;
+    const bool may_differ =
+        !written && (kOperands == Operands::kAny || (kOperands == Operands::kScalarsFromCpu && is_scalar));
+    if (tensor.device() != device && !may_differ) {
+      throw_mixed_devices(operator_name, device, tensor);
     }
-    if (kOperands == Operands::kScalarsFromCpu && tensor.device().is_cpu() && tensor.dim() == 0) {
-      return;
-    }
-    throw_mixed_devices(operator_name, device, tensor);
   };
-  (each_tensor(arguments, compare), ...);
+  (each_tensor(arguments, [&](const at::TensorBase& tensor) { compare(tensor, kIsWritten<Arguments>); }),
+   ...);
   return device.is_cpu() ? current_device() : device.index();
 }
 
 // The same, in one look at each Tensor where all are on one device of this type.
 template <Operands kOperands, class... Arguments>
-inline c10::DeviceIndex common_device(const char* operator_name, const Arguments&... arguments) {
+inline c10::DeviceIndex common_device(const char* operator_name, Arguments&... arguments) {
   c10::Device device(c10::kCPU);
   bool mixed = false;
   const auto look = [&](const at::TensorBase& tensor) {
@@ -112,7 +116,7 @@ class Call {
  public:
   // Throws RuntimeError when the Tensors among `arguments` are not on one device.
   template <class... Arguments>
-  explicit Call(const char* operator_name, const Arguments&... arguments)
+  explicit Call(const char* operator_name, Arguments&&... arguments)
       : serving_(operator_name),
         device_(detail::common_device<kOperands>(operator_name, arguments...)),
         work_((prepare(operator_name, device_.device()), operator_name)) {
