@@ -95,7 +95,13 @@ MIXED: dict[str, Callable[[torch.Tensor, torch.Tensor], object]] = {
     "logical_not": lambda x, out: torch.logical_not(x, out=out),
     "add": lambda x, out: torch.add(x, 1, out=out),
     "add_": lambda x, out: out.add_(x),
-    "cumsum_": lambda x, out: torch.ops.aten.cumsum.out(x, 0, out=out),
+    "cumsum": lambda x, out: torch.ops.aten.cumsum.out(x, 0, out=out),
+}
+MIXED_OPERANDS: dict[str, Callable[[torch.Tensor, torch.Tensor], object]] = {
+    "add": torch.add,
+    "floor_divide": torch.floor_divide,
+    "floor_divide_": lambda x, other: x.floor_divide_(other),
+    "masked_fill": lambda x, other: x.masked_fill(other > 0, x[0]),
 }
 
 
@@ -106,6 +112,15 @@ def test_a_result_on_the_cpu_is_refused(name: str, shape: tuple[int, ...]) -> No
     with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
         MIXED[name](x, out)
     assert torch.equal(out, torch.zeros(shape))
+
+
+@pytest.mark.parametrize("name", MIXED_OPERANDS)
+def test_an_operand_on_the_cpu_is_refused_but_for_numbers(name: str) -> None:
+    x, other = torch.ones(2, device="sim"), torch.ones(2)
+    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+        MIXED_OPERANDS[name](x, other)
+    assert torch.equal(torch.floor_divide(x, torch.tensor(2.0)).cpu(), torch.zeros(2))
+    assert torch.equal(x.masked_fill(x > 0, torch.tensor(3.0)).cpu(), torch.full((2,), 3.0))
 
 
 WARNED: dict[str, Callable[[str], object]] = {

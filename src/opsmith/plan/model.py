@@ -150,6 +150,10 @@ class Meta:
         return f"{reason} ({self.location})" if self.location else reason
 
 
+# PyTorch's kernels of these run on a TensorIterator, too.
+_UNTAGGED_POINTWISE = frozenset({"fill.Tensor", "floor_divide", "masked_fill.Tensor"})
+
+
 class Operands(Enum):
     """Which Tensors an operator takes beside those of the device."""
 
@@ -160,7 +164,7 @@ class Operands(Enum):
     @classmethod
     def of(cls, operator: Operator) -> Operands:
         """The operands that PyTorch accepts for a functional ``operator``; variants lack tags and checks."""
-        if "pointwise" in operator.tags or operator.name == "fill.Tensor":
+        if "pointwise" in operator.tags or operator.name in _UNTAGGED_POINTWISE:
             return cls.SCALARS_FROM_CPU
         return cls.ONE_DEVICE if operator.one_device else cls.ANY
 
