@@ -5,18 +5,17 @@ The public evidence of a backend, as JSON or as a table in Markdown: ``opsmith r
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from opsmith.conformance.results import Status
-from opsmith.report.report_data import MARKS, Conformance, ReportData
+from opsmith.report.report_data import MARKS, ReportData
 
 FORMAT = 1
 """The version of the JSON's format."""
 
 _HEAD = ("operator", "route", "computed", "verdict")
-_NOT_COUNTED = {MARKS[Status.SKIPPED], "."}
 
 
 @dataclass(frozen=True)
@@ -54,66 +53,66 @@ class VerdictTable:
     format: int = FORMAT
 
 
+@dataclass
+class _Tally:
+    """The checks of one operator: how many passed, of how many, and the dtypes that were run or failed."""
+
+    passed: Counter[str] = field(default_factory=Counter)
+    counted: Counter[str] = field(default_factory=Counter)
+    run: set[str] = field(default_factory=set)
+    failing: set[str] = field(default_factory=set)
+
+    def add(self, check: str, dtype: str, passed: bool) -> None:
+        self.counted[check] += 1
+        self.passed[check] += passed
+        self.run.add(dtype)
+        if not passed:
+            self.failing.add(dtype)
+
+    @property
+    def verdict(self) -> str:
+        if not self.run:
+            return "untested"
+        if not self.failing:
+            return "strict"
+        return "partial" if self.passed.total() else "failing"
+
+
 def verdict_table(data: ReportData) -> VerdictTable:
     """The evidence that ``data`` has."""
-    operators = data.operators
-    samples = data.conformance.most_samples if data.conformance else None
-    entries: dict[int, list[int]] = defaultdict(list)
-    for entry, named in enumerate(data.conformance.named if data.conformance else ()):
-        for operator in named:
-            entries[operator].append(entry)
-    rows = []
-    for index, name in enumerate(operators.name):
-        checks, dtypes = _counted(data.conformance, entries[index])
-        rows.append(
-            OperatorVerdict(
-                name,
-                operators.strings[operators.route[index]],
-                operators.strings[operators.place[index]],
-                _verdict(checks),
-                checks,
-                dtypes,
-            )
+    operators, conformance = data.operators, data.conformance
+    tallies = [_Tally() for _ in operators.name]
+    if conformance is not None:
+        named = dict(zip(conformance.entries, conformance.named, strict=True))
+        for (entry, check, dtype), mark in conformance.verdicts():
+            if mark != MARKS[Status.SKIPPED]:
+                for operator in named[entry]:
+                    tallies[operator].add(check, dtype, mark == MARKS[Status.PASSED])
+    checks, dtypes = (conformance.checks, conformance.dtypes) if conformance else ((), ())
+    rows = tuple(
+        OperatorVerdict(
+            name,
+            operators.strings[operators.route[index]],
+            operators.strings[operators.place[index]],
+            tally.verdict,
+            {
+                check: (tally.passed[check], tally.counted[check])
+                for check in checks
+                if tally.counted[check]
+            },
+            tuple(dtype for dtype in dtypes if dtype in tally.run - tally.failing),
         )
-    totals = Counter(row.verdict for row in rows)
+        for index, (name, tally) in enumerate(zip(operators.name, tallies, strict=True))
+    )
     return VerdictTable(
-        data.backend, data.torch, data.opsmith, data.build, samples, dict(totals), tuple(rows)
+        data.backend,
+        data.torch,
+        data.opsmith,
+        data.build,
+        conformance.most_samples if conformance else None,
+        dict(Counter(row.verdict for row in rows)),
+        rows,
     )
-
-
-def _counted(
-    conformance: Conformance | None, entries: Sequence[int]
-) -> tuple[dict[str, tuple[int, int]], tuple[str, ...]]:
-    """Passed and all of each check of ``entries``, and the dtypes of which every check passes."""
-    if conformance is None:
-        return {}, ()
-    passed: Counter[str] = Counter()
-    counted: Counter[str] = Counter()
-    fails: dict[str, bool] = {}
-    for entry in entries:
-        marks = iter(conformance.marks[entry])
-        for check in conformance.checks:
-            for dtype in conformance.dtypes:
-                mark = next(marks)
-                if mark in _NOT_COUNTED:
-                    continue
-                good = mark == MARKS[Status.PASSED]
-                counted[check] += 1
-                passed[check] += good
-                fails[dtype] = fails.get(dtype, False) or not good
-    checks = {
-        check: (passed[check], counted[check]) for check in conformance.checks if counted[check]
-    }
-    return checks, tuple(dtype for dtype in conformance.dtypes if fails.get(dtype) is False)
-
-
-def _verdict(checks: Mapping[str, tuple[int, int]]) -> str:
-    passed, counted = (
-        (sum(each) for each in zip(*checks.values(), strict=True)) if checks else (0, 0)
-    )
-    if not counted:
-        return "untested"
-    return "strict" if passed == counted else "partial" if passed else "failing"
 
 
 def as_markdown(table: VerdictTable) -> str:
