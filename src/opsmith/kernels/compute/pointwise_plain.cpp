@@ -1,4 +1,5 @@
 // Operators on elements that are not structured in PyTorch: each makes its iterator itself.
+#include "../meta/warnings.h"
 #include "pointwise.h"
 
 #include <ATen/MemoryOverlap.h>
@@ -67,12 +68,7 @@ at::Tensor& where_self(const at::Tensor& condition, const at::Tensor& self, cons
                   .add_const_input(self)
                   .add_const_input(other)
                   .build();
-  if (condition.scalar_type() == at::kByte) {
-    TORCH_WARN_ONCE(
-        "where received a uint8 condition tensor. This behavior is deprecated and will be removed in a "
-        "future "
-        "version of PyTorch. Use a boolean condition instead.");
-  }
+  meta_functions::warn_of_byte_condition(condition);
   pointwise(iter, "a != 0 ? b : c", dtype);
   return out;
 }

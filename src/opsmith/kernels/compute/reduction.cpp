@@ -8,6 +8,7 @@
 
 #include <ATen/ops/empty.h>
 
+#include "../meta/warnings.h"
 #include "dense.h"
 #include "launch.h"
 #include "numbers.h"
@@ -233,16 +234,6 @@ at::Tensor empty_result(const at::Tensor& self, at::OptionalIntArrayRef dims, bo
   return at::empty(sizes, self.options());
 }
 
-// As ATen does of divisors that are not positive.
-void warn_of_correction(const char* name, const at::Tensor& self, const at::Tensor& out, double correction) {
-  const int64_t count = out.numel() == 0 ? 0 : self.numel() / out.numel();
-  if (static_cast<double>(count) <= correction) {
-    TORCH_WARN(name,
-               "(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor "
-               "(input numel divided by output numel).");
-  }
-}
-
 at::OptionalIntArrayRef one_dim(const std::optional<int64_t>& dim) {
   return dim.has_value() ? at::OptionalIntArrayRef(at::IntArrayRef(&*dim, 1)) : at::OptionalIntArrayRef();
 }
@@ -331,7 +322,7 @@ void all_all(const at::Tensor& self, const at::Tensor& out) {
 at::Tensor var(const at::Tensor& self, at::OptionalIntArrayRef dim,
                const std::optional<at::Scalar>& correction, bool keepdim) {
   at::Tensor out = empty_result(self, dim, keepdim);
-  warn_of_correction("var", self, out, correction.value_or(1).toDouble());
+  meta_functions::warn_of_correction("var", self, out, correction.value_or(1).toDouble());
   reduce(self, dim, keepdim, out, {}, kVariance, self.scalar_type(), correction.value_or(1));
   return out;
 }
@@ -340,7 +331,7 @@ std::tuple<at::Tensor, at::Tensor> var_mean(const at::Tensor& self, at::Optional
                                             const std::optional<at::Scalar>& correction, bool keepdim) {
   at::Tensor variance = empty_result(self, dim, keepdim);
   at::Tensor mean = empty_result(self, dim, keepdim);
-  warn_of_correction("var_mean", self, mean, correction.value_or(1).toDouble());
+  meta_functions::warn_of_correction("var_mean", self, mean, correction.value_or(1).toDouble());
   reduce(self, dim, keepdim, variance, mean, kVariance, self.scalar_type(), correction.value_or(1));
   return {std::move(variance), std::move(mean)};
 }

@@ -1,5 +1,6 @@
 // Operators in which each element of the result depends on the operands' elements at its place.
 #include "meta_tensors.h"
+#include "warnings.h"
 
 #include <ATen/TensorIterator.h>
 #include <ATen/native/TypeProperties.h>
@@ -135,12 +136,7 @@ at::Tensor binary_predicate(const at::Tensor& self, const at::Tensor& other) {
 }
 
 at::Tensor where(const at::Tensor& condition, const at::Tensor& self, const at::Tensor& other) {
-  if (condition.scalar_type() == at::kByte) {
-    TORCH_WARN_ONCE(
-        "where received a uint8 condition tensor. This behavior is deprecated and will be removed in a "
-        "future "
-        "version of PyTorch. Use a boolean condition instead.");
-  }
+  warn_of_byte_condition(condition);
   return pointwise(at::native::result_type(std::array{self, other}), condition, self, other);
 }
 

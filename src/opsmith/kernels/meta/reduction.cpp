@@ -1,5 +1,6 @@
 // Reductions of all elements, and the variances of some dimensions.
 #include "meta_tensors.h"
+#include "warnings.h"
 
 #include <ATen/WrapDimUtilsMulti.h>
 
@@ -27,12 +28,7 @@ at::Tensor reduced(const at::Tensor& self, at::OptionalIntArrayRef dims, bool ke
 at::Tensor varied(const char* name, const at::Tensor& self, at::OptionalIntArrayRef dims,
                   const std::optional<at::Scalar>& correction, bool keepdim) {
   at::Tensor result = reduced(self, dims, keepdim);
-  const int64_t count = result.numel() == 0 ? 0 : self.numel() / result.numel();
-  if (static_cast<double>(count) <= correction.value_or(1).toDouble()) {
-    TORCH_WARN(name,
-               "(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor "
-               "(input numel divided by output numel).");
-  }
+  warn_of_correction(name, self, result, correction.value_or(1).toDouble());
   return result;
 }
 
