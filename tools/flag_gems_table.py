@@ -5,7 +5,7 @@
     opsmith conform backend.yaml --check out --check in-place --dtype float32 --samples 3 -o variants.json
     python tools/flag_gems_table.py backend.yaml forward.json variants.json
 
-``backend.yaml`` has ``libraries: [flag_gems.yaml, optimized, example_kernels, random, portable]``; a later
+``backend.yaml`` has ``libraries: [flag_gems.yaml, optimized, random, portable]``; a later
 file of results replaces what an earlier one says of a check.  Without arguments, only the tables are written
 anew.
 """

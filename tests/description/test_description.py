@@ -10,8 +10,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-import pytest
-
 from opsmith.description import Execution, FallbackDefault, find_backend, read_backend
 from opsmith.description.device_names import check_device_name
 from opsmith.errors import BackendUnknown, Location, SyntaxInvalid
@@ -47,15 +45,6 @@ def test_a_description_is_read_with_its_places(describe: Describe, catalogue: Ca
 
 def test_a_shipped_backend_is_found_by_name() -> None:
     assert find_backend("sim").name == "backend.yaml"
-
-
-def test_a_library_by_its_old_name(describe: Describe, catalogue: Catalogue) -> None:
-    path = describe()
-    path.write_text("backend: chip\ndriver: sim\nlibraries: [hosted]\n")
-    with pytest.warns(FutureWarning, match="`hosted` is called `example_kernels` now") as warned:
-        backend = read_backend(path, catalogue)
-    assert [(each.filename, each.lineno) for each in warned] == [(str(path), 3)]
-    assert [library.name for library in backend.libraries] == ["example_kernels", "runtime"]
 
 
 def test_unknown_backend() -> None:

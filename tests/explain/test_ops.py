@@ -122,7 +122,7 @@ def test_filters(operators: tuple[OperatorFacts, ...]) -> None:
     assert OperatorFilter(search="no such thing at all").choose(operators) == ()
     core = OperatorFilter(tag="core", variant="functional", route="derived").choose(operators)
     assert core and all("core" in facts.tags and facts.route == "derived" for facts in core)
-    halves = OperatorFilter(dtype="Half", library="example_kernels").choose(operators)
+    halves = OperatorFilter(dtype="Half", library="optimized").choose(operators)
     assert halves and all(not facts.dtypes or "Half" in facts.dtypes for facts in halves)
     structured = OperatorFilter(structured=True).choose(operators)
     assert len(structured) + len(OperatorFilter(structured=False).choose(operators)) == len(
@@ -142,8 +142,8 @@ def test_filters(operators: tuple[OperatorFacts, ...]) -> None:
             "no operator has the tag `pointwize` (did you mean pointwise?)",
         ),
         (
-            OperatorFilter(library="example_kernel"),
-            "no operator has the library `example_kernel` (did you mean example_kernels?)",
+            OperatorFilter(library="optimised"),
+            "no operator has the library `optimised` (did you mean optimized?)",
         ),
     ],
 )

@@ -186,7 +186,7 @@ def test_a_program_that_no_library_serves(chip: Path, mixed: Path, tmp_path: Pat
 
 def test_a_backend_without_kernels_for_executorch(tmp_path: Path) -> None:
     backend = tmp_path / "backend.yaml"
-    backend.write_text("backend: chip\ndriver: sim\nlibraries: [example_kernels]\n")
+    backend.write_text("backend: chip\ndriver: sim\nlibraries: [random]\n")
     assert refusal(OperatorsUnserved, lambda: build(backend, tmp_path / "out")) == (
         f"{backend}:1:1: no library of `chip` has kernels for ExecuTorch\n"
         "  remedy: list one whose manifest says `abi: executorch`, such as portable"

@@ -345,7 +345,7 @@ def test_two_libraries_may_have_one_key(tmp_path: Path, catalogue: Catalogue) ->
 
 def test_libraries_of_other_kinds_are_left_out(tmp_path: Path, catalogue: Catalogue) -> None:
     backend = write_chip(tmp_path)
-    backend.write_text(BACKEND.replace("[fast.yaml", "[example_kernels, fast.yaml"))
+    backend.write_text(BACKEND.replace("[fast.yaml", "[random, fast.yaml"))
     assert {each.kernel.library for each in planned(backend, catalogue).kernels} == {
         "fast",
         "plain",

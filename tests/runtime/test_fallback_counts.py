@@ -52,7 +52,7 @@ def test_calls_time_bytes_and_reason(x: torch.Tensor) -> None:
     assert 0 < count.seconds < 2 * elapsed  # two clocks
     assert found.seconds == count.seconds
     assert count.reason == (
-        "no kernel in optimized, example_kernels, random, portable, runtime; the fallback runs it on the CPU "
+        "no kernel in optimized, random, portable, runtime; the fallback runs it on the CPU "
         "(opsmith/drivers/sim/backend.yaml:2:1); as one call, where PyTorch's composite kernel would check "
         "and shape before the CPU does"
     )
@@ -215,7 +215,7 @@ def test_the_command_shows_what_fell_back(program: Path) -> None:
         for start in ("why: ", "write this kernel first: it would take ")
     )
     assert " ".join(line.strip() for line in lines[first : last - 1]) == (
-        "why: no kernel in optimized, example_kernels, random, portable, runtime; the fallback runs it on "
+        "why: no kernel in optimized, random, portable, runtime; the fallback runs it on "
         "the CPU (opsmith/drivers/sim/backend.yaml:2:1); as one call, where PyTorch's composite kernel "
         "would check and shape before the CPU does"
     )

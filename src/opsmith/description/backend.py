@@ -35,7 +35,7 @@ from opsmith.description.model import (
     NamedOperator,
 )
 from opsmith.description.names import check_library_name, operator_name
-from opsmith.description.old_names import warn_of_old_name, with_new_name
+from opsmith.description.old_names import with_new_name
 from opsmith.description.paths import directories_of, files_of, is_directory, is_file
 from opsmith.description.python_driver import python_driver, python_driver_of
 from opsmith.description.rng import Rng
@@ -53,8 +53,8 @@ from opsmith.schema import Catalogue, Declaration, with_operators
 
 RUNTIME_MANIFEST = PACKAGE / "csrc" / "runtime.yaml"
 
-# Shipped libraries by their names of the version before.
-_OLD_LIBRARIES = {"hosted": "example_kernels"}
+# What shipped once; examples/aten-kernels has what is left of it.
+_FORMER_LIBRARIES = ("example_kernels", "hosted")
 
 _AUTO = "auto"  # in `intercept`, in the place of an operator's name
 
@@ -254,16 +254,18 @@ def _find_library(name: str, document: Document, index: int) -> Path:
     if name in shipped:
         return shipped[name]
     path = document.path.parent / name
-    if name in _OLD_LIBRARIES and not path.exists():
-        new = _OLD_LIBRARIES[name]
-        warn_of_old_name(name, new, document.locate("libraries", index))
-        return shipped[new]
     if is_directory(path):
         path = path / "kernels.yaml"
     if is_file(path):
         return path
     if name == FLAG_GEMS:
         return _flag_gems(document, index)
+    if name in _FORMER_LIBRARIES:
+        raise FileMissing(
+            f"opsmith has no kernel library `{name}` any more",
+            location=document.locate("libraries", index),
+            remedy="leave it out: `optimized`, `portable` and the runtime have its operators",
+        )
     raise FileMissing(
         f"there is no kernel library `{name}`{nearest(name, shipped)}",
         location=document.locate("libraries", index),

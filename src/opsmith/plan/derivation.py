@@ -14,7 +14,7 @@ from enum import Enum
 
 from opsmith.description import Abi, Derive, Kernel
 from opsmith.plan.derivation_rules import Derivation
-from opsmith.plan.model import Elementwise, Shape
+from opsmith.plan.model import Elementwise, Shape, computes_by_element
 from opsmith.schema import Catalogue, Group, Operator, Variant
 
 # Where a result's shape depends on elements of masks alone: the argument that may hold one.
@@ -78,15 +78,13 @@ _PREFERRED: Mapping[Derive, Variant] = {
 
 
 def is_pointwise(group: Group, catalogue: Catalogue) -> bool:
-    """Whether each element of the result depends only on the operands' elements at its place.
+    """Whether one of the group's operators is (:func:`computes_by_element`).
 
-    Source: PyTorch's tag ``pointwise``; ``_foreach_`` operators, which lack it, are pointwise in each
-    Tensor of the list where they have an in-place variant.
+    ``_foreach_`` operators are pointwise in each Tensor of the list where they have an in-place variant.
     """
-    members = [name for _, name in group.members()]
     if group.inplace and group.inplace.startswith("_foreach_"):
         return True
-    return any("pointwise" in catalogue.operators[name].tags for name in members)
+    return any(computes_by_element(catalogue.operators[name]) for _, name in group.members())
 
 
 def elementwise_result(group: Group, catalogue: Catalogue) -> Elementwise | None:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from opsmith.description import GivenMeta, Library
 from opsmith.errors import KernelDuplicate, KernelRejected, nearest
 from opsmith.plan.derivation import is_pointwise
-from opsmith.plan.model import Meta, MetaRule
+from opsmith.plan.model import Meta, MetaRule, computes_by_element
 from opsmith.schema import Catalogue, Group, Operator, Variant
 from opsmith.schema.catalogue import function_schema, result_types
 
@@ -84,8 +84,7 @@ class Metas:
         if group is not None and self._only_inplace(group):
             # The functional copies self and runs the in-place kernel on the copy.
             return Meta(operator.name, MetaRule.SAME_AS, ("self",))
-        tagged = "pointwise" in operator.tags
-        if tagged or (group is not None and is_pointwise(group, self._catalogue)):
+        if computes_by_element(operator) if group is None else is_pointwise(group, self._catalogue):
             return Meta(operator.name, MetaRule.BROADCAST)
         return None
 

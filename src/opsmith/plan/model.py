@@ -151,7 +151,17 @@ class Meta:
 
 
 # PyTorch's kernels of these run on a TensorIterator, too.
-_UNTAGGED_POINTWISE = frozenset({"fill.Tensor", "floor_divide", "masked_fill.Tensor"})
+_UNTAGGED_POINTWISE = frozenset(
+    {"fill.Scalar", "fill.Tensor", "floor_divide", "masked_fill.Tensor"}
+)
+
+
+def computes_by_element(operator: Operator) -> bool:
+    """Whether each element of the result depends only on the operands' elements at its place.
+
+    Source: PyTorch's tag ``pointwise``, and its kernels where that is missing.
+    """
+    return "pointwise" in operator.tags or operator.name in _UNTAGGED_POINTWISE
 
 
 class Operands(Enum):
@@ -164,7 +174,7 @@ class Operands(Enum):
     @classmethod
     def of(cls, operator: Operator) -> Operands:
         """The operands that PyTorch accepts for a functional ``operator``; variants lack tags and checks."""
-        if "pointwise" in operator.tags or operator.name in _UNTAGGED_POINTWISE:
+        if computes_by_element(operator):
             return cls.SCALARS_FROM_CPU
         return cls.ONE_DEVICE if operator.one_device else cls.ANY
 

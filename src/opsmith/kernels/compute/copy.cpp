@@ -55,16 +55,6 @@ at::Tensor& fill_(at::Tensor& self, const at::Scalar& value) {
   return self;
 }
 
-at::Tensor& zero_(at::Tensor& self) {
-  if (!self.is_non_overlapping_and_dense() || self.numel() == 0) {
-    return fill_(self, 0);
-  }
-  const c10::DeviceIndex device = self.device().index();
-  check(driver().fill(device, self.mutable_data_ptr(), 0, self.nbytes(), current_stream(device)),
-        "fill memory", device);
-  return self;
-}
-
 at::Tensor& arange(const at::Scalar& start, const at::Scalar& end, const at::Scalar& step, at::Tensor& out) {
   const bool integral = start.isIntegral(false) && end.isIntegral(false) && step.isIntegral(false);
   const double from = start.toDouble();

@@ -20,6 +20,12 @@ bool stretches(KernelRuntimeContext& context, const Tensor& src, const Tensor& s
   return true;
 }
 
+// Whether a number that is too large for `self` fills it with infinity: ATen checks halves that have dimensions.
+bool goes_to_infinity(const Tensor& self) {
+  return !in_executorch() && self.dim() == 0 &&
+         (self.scalar_type() == ScalarType::Half || self.scalar_type() == ScalarType::BFloat16);
+}
+
 }  // namespace
 
 Tensor& copy_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& src, bool non_blocking,
@@ -34,7 +40,8 @@ Tensor& copy_out(KernelRuntimeContext& context, const Tensor& self, const Tensor
 }
 
 Tensor& fill_scalar_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& value, Tensor& out) {
-  if (out_is(context, self.scalar_type(), out) && fits(context, value, out.scalar_type()) &&
+  if (out_is(context, self.scalar_type(), out) &&
+      (goes_to_infinity(self) || fits(context, value, out.scalar_type())) &&
       resize_like(context, out, self) && one_dim_order(context, {&out, &self})) {
     copy_elements(context, ScalarTensor(value, out.scalar_type()), out);
   }
