@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from opsmith.executorch.build import build_library
 from opsmith.executorch.loading import load_library, runtime_module
-from opsmith.transforms.packed_linear import packed_weight
+from opsmith.executorch.transforms.packed_linear import packed_weight
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "kernels" / "kernel_suite"))
 from aten_calls import OperatorCall, directly

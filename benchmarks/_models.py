@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, max_pool2d, scaled_dot_product_attention, silu
 
-from opsmith.demo.training import network
+from opsmith.cli.demonstration.training import network
 
 
 class Residual(nn.Module):

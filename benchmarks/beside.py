@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import opsmith
-from opsmith.benchmarks.measurements import Measurement, measured, report
+from opsmith.observe.benchmarks.measurements import Measurement, measured, report
 from opsmith.runtime.calls import record_calls
 
 ROUNDS = 9

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from _callgrind import counted_on, instructions
 
-from opsmith.benchmarks.measurements import measured, report
+from opsmith.observe.benchmarks.measurements import measured, report
 
 BACKENDS = Path(__file__).parent / "bridge_backends"
 GOAL = 1.15

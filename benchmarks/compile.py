@@ -17,7 +17,7 @@ from functools import partial
 from _turns import microseconds_in_turns
 
 import opsmith
-from opsmith.benchmarks.measurements import Measurement, measured, report
+from opsmith.observe.benchmarks.measurements import Measurement, measured, report
 
 ROUNDS, SECONDS = 7, 0.4
 MOST, MEAN = 1.15, 1.05

@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 
 from opsmith import conformance
-from opsmith.benchmarks.measurements import Measurement, measured, report
+from opsmith.observe.benchmarks.measurements import Measurement, measured, report
 
 
 def run(

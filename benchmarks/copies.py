@@ -22,9 +22,9 @@ from _turns import microseconds_in_turns
 from torch import Tensor
 
 import opsmith
-from opsmith.benchmarks.measurements import Measurement, measured, report
 from opsmith.build.backend import build_backend
 from opsmith.description import HOST_WINDOW, find_backend
+from opsmith.observe.benchmarks.measurements import Measurement, measured, report
 
 FALLBACK = Path(__file__).parent / "fallback_backends" / "copies" / "backend.yaml"
 # By what the rows are called.

@@ -22,8 +22,8 @@ from _turns import microseconds_in_turns
 from torch import Tensor
 
 import opsmith
-from opsmith.benchmarks.measurements import Measurement, measured, report
 from opsmith.build.backend import build_backend
+from opsmith.observe.benchmarks.measurements import Measurement, measured, report
 
 BACKENDS = Path(__file__).parent / "fallback_backends"
 SETUP = f"""

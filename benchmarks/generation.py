@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from opsmith.benchmarks.measurements import measured, report
+from opsmith.observe.benchmarks.measurements import measured, report
 
 ROUNDS = 3
 CORES = 2

@@ -25,9 +25,9 @@ from _turns import microseconds_in_turns
 from torch import Tensor
 
 import opsmith
-from opsmith.benchmarks.measurements import Measurement, measured, report
 from opsmith.build.backend import build_backend
 from opsmith.description import find_backend
+from opsmith.observe.benchmarks.measurements import Measurement, measured, report
 
 _TESTS = Path(__file__).resolve().parents[1] / "tests"
 # Optimized stands first in sim; quantized is alone in its tests' backend. A process loads one.

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from opsmith.benchmarks.measurements import Measurement, measured, report
+from opsmith.observe.benchmarks.measurements import Measurement, measured, report
 
 ROUNDS = 15
 _MB = 1e6

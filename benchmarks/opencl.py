@@ -17,7 +17,7 @@ from typing import Any
 from _turns import median_microseconds
 
 import opsmith
-from opsmith.benchmarks.measurements import Measurement, measured, report
+from opsmith.observe.benchmarks.measurements import Measurement, measured, report
 
 try:
     import _opencl_by_hand as by_hand
@@ -95,7 +95,7 @@ def training() -> Measurement:
     """The demo's step, and the CPU's on one thread: on busy cores two wait for each other, and flatter us."""
     import torch
 
-    from opsmith.demo.training import compare
+    from opsmith.cli.demonstration.training import compare
 
     loaded = opsmith.load("opencl")
     torch.set_num_threads(1)

@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from opsmith.benchmarks.measurements import measured, report
+from opsmith.observe.benchmarks.measurements import measured, report
 
 ROUNDS = 5
 KERNELS = 10, 1000, 2000

@@ -27,11 +27,11 @@ from _models import llama, mobilenet_v3_small, resnet18, vit
 from _turns import median_microseconds, microseconds_in_turns
 from torch import Tensor, nn
 
-from opsmith.benchmarks.measurements import Measurement, measured, report
 from opsmith.executorch.build import build_library
 from opsmith.executorch.export import ModuleToExport, export_program
 from opsmith.executorch.loading import load_library, runtime_module
 from opsmith.executorch.program import read_program
+from opsmith.observe.benchmarks.measurements import Measurement, measured, report
 
 BACKEND = "backend: bench\ndriver: sim\nlibraries: [quantized, optimized, portable, dim_order]\n"
 THREADS = [1, 2]

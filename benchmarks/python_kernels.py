@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from _callgrind import instructions
 
 import opsmith
-from opsmith.benchmarks.measurements import measured, report
+from opsmith.observe.benchmarks.measurements import measured, report
 
 # At least 1.3 times cheaper.
 GOAL = 1 / 1.3

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import msgspec
 
-from opsmith.benchmarks.measurements import Measurement, measured, report
-from opsmith.cache_folder import cache_root
+from opsmith.base.cache_folder import cache_root
+from opsmith.observe.benchmarks.measurements import Measurement, measured, report
 from opsmith.plan import plan_backend
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))

@@ -14,7 +14,7 @@ from _models import TRAININGS
 from _turns import microseconds_in_turns
 
 import opsmith
-from opsmith.benchmarks.measurements import Measurement, measured, report
+from opsmith.observe.benchmarks.measurements import Measurement, measured, report
 
 SETUP = """
 import opsmith

@@ -11,10 +11,10 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from opsmith.benchmarks.measurements import Measurement, measured, report
 from opsmith.executorch.build import build_library
 from opsmith.executorch.export import ModuleToExport, export_program
 from opsmith.executorch.program import read_program
+from opsmith.observe.benchmarks.measurements import Measurement, measured, report
 from programs import BACKEND, MODELS
 
 SHARE = 0.15

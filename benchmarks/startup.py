@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from opsmith.benchmarks.measurements import Measurement, measured, report
+from opsmith.observe.benchmarks.measurements import Measurement, measured, report
 
 SOURCES = Path(__file__).parent / "startup_backends"
 CORES = 2
@@ -58,8 +58,8 @@ import sys
 from types import SimpleNamespace
 sys.modules["opsmith.plan"] = SimpleNamespace(Plan=None, Route=None)
 sys.modules["opsmith.runtime.calls"] = SimpleNamespace(record_calls=None)
-from opsmith.demo.process_age import process_age
-from opsmith.demo.training import _Trainer, digits
+from opsmith.cli.demonstration.process_age import process_age
+from opsmith.cli.demonstration.training import _Trainer, digits
 trainer = _Trainer("cpu", *digits())
 trainer._step(trainer.images[:64], trainer.labels[:64])
 print(process_age())

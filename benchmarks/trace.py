@@ -13,7 +13,7 @@ from collections.abc import Callable
 from _callgrind import instructions
 
 import opsmith
-from opsmith.benchmarks.measurements import Measurement, measured, report
+from opsmith.observe.benchmarks.measurements import Measurement, measured, report
 
 SETUP = """
 import opsmith

@@ -11,12 +11,12 @@ import sys
 import time
 
 import opsmith
-from opsmith.benchmarks.measurements import measured, report
+from opsmith.observe.benchmarks.measurements import measured, report
 
 _START = """
 import opsmith
 loaded = opsmith.load("sim")
-from opsmith.demo.training import _Trainer, digits
+from opsmith.cli.demonstration.training import _Trainer, digits
 trainer = _Trainer(loaded.name, *digits())
 trainer._step(trainer.images[:64], trainer.labels[:64])
 """
@@ -25,7 +25,7 @@ trainer._step(trainer.images[:64], trainer.labels[:64])
 def main() -> None:
     loaded = opsmith.load("sim", progress=lambda step: print(step))
 
-    from opsmith.demo.training import compare
+    from opsmith.cli.demonstration.training import compare
 
     comparison = compare("sim", loaded.plan, 8, lambda epoch, device, cpu: None)
     ours, peer = comparison.device.warm_steps_ms, comparison.cpu.warm_steps_ms

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from _callgrind import counted_on, instructions
 
-from opsmith.benchmarks.measurements import measured, report
+from opsmith.observe.benchmarks.measurements import measured, report
 
 BACKENDS = Path(__file__).parent / "variants_backends"
 GOALS = {

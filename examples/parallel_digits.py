@@ -10,7 +10,7 @@ import torch
 from torch import distributed, nn
 
 import opsmith
-from opsmith.demo.training import BATCH, digits, network
+from opsmith.cli.demonstration.training import BATCH, digits, network
 
 
 def train(wrap: Callable[[nn.Module], nn.Module]) -> None:

@@ -5,7 +5,8 @@ installs it; with ``OPSMITH_TESTS_REQUIRE_ALL=1``, as in continuous integration,
 ``python tests/needs.py`` prints the packages of Debian that are missing here.  ``conftest.py`` obeys the
 marker and names what is missing before the first test.
 
-``@needs.feature("GRAPHS")`` skips a test on a torch that takes this feature of ``opsmith.torch_names`` away.
+``@needs.feature("GRAPHS")`` skips a test on a torch that takes this feature of
+``opsmith.schema.torch_names`` away.
 """
 
 from __future__ import annotations
@@ -167,7 +168,7 @@ def require_feature(name: str) -> None:
 def taken_away(name: str) -> str:
     """Why the installed torch has no such feature; empty where it has."""
     from opsmith.schema import torch_release, torch_version
-    from opsmith.torch_names import Feature, lost_in
+    from opsmith.schema.torch_names import Feature, lost_in
 
     lost = lost_in(torch_release()).get(Feature[name])
     return f"torch {torch_version()} has no {lost.qualified}: {Feature[name].value}" if lost else ""

@@ -13,10 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from opsmith import cache_folder, trusted_files
-from opsmith.cache_folder import CacheWarning, cache_root, make_folder, replace_file
-from opsmith.errors import FileUntrusted
-from opsmith.trusted_files import (
+from opsmith.base import cache_folder, trusted_files
+from opsmith.base.cache_folder import CacheWarning, cache_root, make_folder, replace_file
+from opsmith.base.trusted_files import (
     check_named_libraries,
     check_trusted,
     fault_of,
@@ -25,6 +24,7 @@ from opsmith.trusted_files import (
     read_text,
     read_trusted,
 )
+from opsmith.errors import FileUntrusted
 from refusal import refusal
 
 MALLORY = 4242  # a user, and a group, without a name
@@ -141,7 +141,7 @@ def test_what_only_this_user_and_root_write_is_trusted(
 AS_NOBODY = """
 import os, pwd, sys
 from pathlib import Path
-from opsmith.trusted_files import fault_of
+from opsmith.base.trusted_files import fault_of
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 for path in map(Path, sys.argv[1:]):
     print(fault_of(path))

@@ -20,12 +20,12 @@ from pathlib import Path
 
 import msgspec
 
-from opsmith.cache_folder import cache_root
+from opsmith.base.cache_folder import cache_root
+from opsmith.base.json_files import read_checked
 from opsmith.conformance import Check, Status, Verdict, read_results
 from opsmith.conformance.database import known_entries
 from opsmith.description import find_backend
 from opsmith.description.formats.flag_gems import find_flag_gems, read_flag_gems
-from opsmith.json_files import read_checked
 from opsmith.plan import Entry, OpenedBackend, open_backend
 
 ROOT = Path(__file__).resolve().parents[1]

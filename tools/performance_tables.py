@@ -18,8 +18,8 @@ from fnmatch import fnmatchcase
 from html import escape
 from pathlib import Path
 
-from opsmith.benchmarks.measurements import Figure, Measurement
-from opsmith.benchmarks.runs import BenchRun, read_run
+from opsmith.observe.benchmarks.measurements import Figure, Measurement
+from opsmith.observe.benchmarks.runs import BenchRun, read_run
 
 ROOT = Path(__file__).resolve().parents[1]
 CHARTS = ROOT / "docs" / "images" / "performance"

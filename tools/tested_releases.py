@@ -21,9 +21,9 @@ from pathlib import Path
 
 import msgspec
 
-from opsmith.doctor.tested_releases import RESULTS, Area, Demo, ReleaseRun, tested_releases
 from opsmith.schema import torch_release, torch_version
 from opsmith.schema.recorded import shown
+from opsmith.vendor.doctor.tested_releases import RESULTS, Area, Demo, ReleaseRun, tested_releases
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "start" / "upgrading-torch.md"
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from opsmith.base.on_demand import on_demand
 from opsmith.errors import OpsmithError, Unsupported
-from opsmith.on_demand import on_demand
 
 if TYPE_CHECKING:
     from opsmith.runtime.fallback_policy import fallback

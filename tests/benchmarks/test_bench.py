@@ -18,8 +18,10 @@ import pytest
 
 from command import run_opsmith
 from fork_server import obey_interrupts
-from opsmith.benchmarks.measurements import Figure, Measurement, measured
-from opsmith.benchmarks.runs import (
+from opsmith.base.cache_folder import cache_root
+from opsmith.errors import BenchmarkUnknown, FileMissing
+from opsmith.observe.benchmarks.measurements import Figure, Measurement, measured
+from opsmith.observe.benchmarks.runs import (
     BenchmarkResult,
     BenchRun,
     Change,
@@ -28,8 +30,6 @@ from opsmith.benchmarks.runs import (
     find_benchmarks,
     read_run,
 )
-from opsmith.cache_folder import cache_root
-from opsmith.errors import BenchmarkUnknown, FileMissing
 from opsmith.plan import plan_backend
 from refusal import refusal
 
@@ -40,7 +40,7 @@ ADDING = '''
 
 More of it.
 """
-from opsmith.benchmarks.measurements import measured, report
+from opsmith.observe.benchmarks.measurements import measured, report
 
 report(
     "adding; peer: subtracting",

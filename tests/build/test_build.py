@@ -21,6 +21,7 @@ from pathlib import Path
 import pytest
 
 from damage import DAMAGE
+from opsmith.base.cache_folder import cache_root, mark_used
 from opsmith.build import backend as backend_room
 from opsmith.build import cache as cache_room
 from opsmith.build import objects as objects_room
@@ -32,7 +33,6 @@ from opsmith.build.shared_library import LeanSources, SharedLibrary
 from opsmith.build.stored import is_sound, make, seal, seal_of
 from opsmith.build.toolchain import Compiler, find_compiler, find_torch, ninja_binary
 from opsmith.build.work import work_directory
-from opsmith.cache_folder import cache_root, mark_used
 from opsmith.description.found import PACKAGE
 from opsmith.errors import (
     BuildError,

@@ -18,6 +18,8 @@ import pytest
 
 from damage import DAMAGE
 from fake_builds import FakeBuild, fake_build
+from opsmith.base.cache_folder import cache_root, sealed, unsealed
+from opsmith.base.trusted_files import check_trusted
 from opsmith.build import backend as backend_room
 from opsmith.build import inputs as inputs_room
 from opsmith.build import toolchain
@@ -25,14 +27,12 @@ from opsmith.build.backend import build_backend, find_built
 from opsmith.build.cpu_operators import BRIDGE
 from opsmith.build.driver_library import driver_library
 from opsmith.build.stored import is_sound, seal, seal_of
-from opsmith.cache_folder import cache_root, sealed, unsealed
 from opsmith.description.found import PACKAGE
-from opsmith.doctor.requirements import diagnose
 from opsmith.errors import CacheUnusable, CompilerMissing, FileUntrusted, SettingInvalid
 from opsmith.executorch import runtime as executorch_runtime
 from opsmith.plan import kept_plans as plan_room
 from opsmith.plan import plan_backend
-from opsmith.trusted_files import check_trusted
+from opsmith.vendor.doctor.requirements import diagnose
 from refusal import refusal
 
 # As a process of another user, or in another namespace, has it.
@@ -40,10 +40,10 @@ LOAD = """
 import os, sys
 from pathlib import Path
 from opsmith.build.backend import build_backend, find_built
-from opsmith.cache_folder import cache_root
+from opsmith.base.cache_folder import cache_root
 from opsmith.errors import OpsmithError
 from opsmith.plan import plan_backend
-from opsmith.trusted_files import check_trusted
+from opsmith.base.trusted_files import check_trusted
 description, user = Path(sys.argv[1]), int(sys.argv[2])
 if user:
     find_built(description)  # what it imports may lie in a folder of root's own

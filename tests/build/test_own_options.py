@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from command import run_opsmith
+from opsmith.base.cache_folder import cache_root
 from opsmith.build import backend as backend_room
 from opsmith.build.compile import Compilation
 from opsmith.build.etensor_headers import own_headers
@@ -21,7 +22,6 @@ from opsmith.build.objects import Objects
 from opsmith.build.own_options import own_link_flags, own_settings, preloads, run_hint
 from opsmith.build.toolchain import Compiler, find_compiler, find_torch
 from opsmith.build.units import own_units
-from opsmith.cache_folder import cache_root
 from opsmith.description import read_backend, read_library
 from opsmith.errors import BuildError, SettingInvalid
 from opsmith.executorch.elf import ElfFile

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from opsmith.base.cache_folder import cache_root
 from opsmith.build import ready_built
 from opsmith.build.backend import Installed, library_of
 from opsmith.build.csrc import CSRC, INCLUDE_DIRS
@@ -18,7 +19,6 @@ from opsmith.build.shared_library import SharedLibrary
 from opsmith.build.stored import seal
 from opsmith.build.toolchain import Compiler, find_compiler, find_torch
 from opsmith.build.units import RUNTIME, generated_unit, single
-from opsmith.cache_folder import cache_root
 from opsmith.plan import OpenedBackend
 
 COMPILER = find_compiler(cache_root())

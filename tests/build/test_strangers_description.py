@@ -14,8 +14,8 @@ import pytest
 
 import fork_server
 from fake_builds import FakeBuild, fake_build
-from opsmith.built import FORMAT, CarriedBuild, CarriedFile, Contents, Place
-from opsmith.cache_folder import cache_root
+from opsmith.base.cache_folder import cache_root
+from opsmith.description.built import FORMAT, CarriedBuild, CarriedFile, Contents, Place
 from opsmith.schema import compiled_for, read_catalogue, torch_version
 
 # Whoever imports it leaves a file behind.

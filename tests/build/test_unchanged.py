@@ -13,9 +13,9 @@ from command import imported_by
 from opsmith.build.backend import build_backend
 from opsmith.build.inputs import watched_paths
 from opsmith.build.own_options import _SETTINGS
-from opsmith.built import BuiltBackend, note_unchanged, unchanged_backend
-from opsmith.built.unchanged import VARIABLES
 from opsmith.description import Rng, find_backend, has_old_names, read_backend
+from opsmith.description.built import BuiltBackend, note_unchanged, unchanged_backend
+from opsmith.description.built.unchanged import VARIABLES
 from opsmith.errors import Location
 
 LATER = 10  # seconds after which a file counts as one that has not changed lately

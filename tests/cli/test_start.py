@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from command import imported_by
-from opsmith.cache_folder import cache_root
+from opsmith.base.cache_folder import cache_root
 from opsmith.cli.deferred import Listed
 from opsmith.cli.executorch import COMMANDS as EXECUTORCH_COMMANDS
 from opsmith.cli.main import COMMANDS
@@ -82,26 +82,26 @@ def test_a_command_is_listed_with_what_its_own_help_says(listed: Listed) -> None
 def test_the_entry_points_of_torch_and_pytest_import_no_more_than_themselves() -> None:
     # Every `import torch`, and every start of pytest, looks for them.
     assert {each for each in imported_by("-c", AUTOLOAD) if each.startswith("opsmith.")} == {
-        "opsmith.collector",
+        "opsmith.base.collector",
         "opsmith.errors",
-        "opsmith.on_demand",
+        "opsmith.base.on_demand",
         "opsmith.runtime",
         "opsmith.runtime.autoload",
         "opsmith.runtime.trace",
     }
     assert {each for each in imported_by("-c", PLUGIN) if each.startswith("opsmith.")} == {
-        "opsmith.collector",
+        "opsmith.base.collector",
         "opsmith.errors",
-        "opsmith.on_demand",
-        "opsmith.pytest_plugin",
+        "opsmith.base.on_demand",
+        "opsmith.runtime.pytest_plugin",
     }
 
 
 AUTOLOAD = "from opsmith.runtime.autoload import autoload; autoload()"
-PLUGIN = "import opsmith.pytest_plugin"
+PLUGIN = "import opsmith.runtime.pytest_plugin"
 
 
 def test_the_demo_reads_its_images_without_scikit_learn() -> None:
-    imported = imported_by("-c", "from opsmith.demo.training import digits; digits()")
+    imported = imported_by("-c", "from opsmith.cli.demonstration.training import digits; digits()")
     assert "torch" in imported
     assert imported & {"sklearn", "scipy", "pandas", "matplotlib"} == set()

@@ -21,7 +21,7 @@ import pytest
 from command import run_opsmith
 from fork_server import obey_interrupts
 from opsmith import conformance
-from opsmith.cache_folder import cache_root
+from opsmith.base.cache_folder import cache_root
 from opsmith.conformance.database import EntryFacts, known_entries
 from opsmith.conformance.expected_failures import (
     everything,

@@ -21,12 +21,12 @@ from opsmith.build.shared_library import SharedLibrary
 from opsmith.build.toolchain import find_compiler, find_torch
 from opsmith.cli.main import app
 from opsmith.description import Rng
-from opsmith.doctor import requirements
-from opsmith.doctor.driver_facts import expected_abi_version
-from opsmith.doctor.requirements import Diagnosis, diagnose
-from opsmith.doctor.tested_releases import Area, Demo, ReleaseRun
 from opsmith.driver.table import Table
 from opsmith.errors import Location
+from opsmith.vendor.doctor import requirements
+from opsmith.vendor.doctor.driver_facts import expected_abi_version
+from opsmith.vendor.doctor.requirements import Diagnosis, diagnose
+from opsmith.vendor.doctor.tested_releases import Area, Demo, ReleaseRun
 
 NAMES = [
     "opsmith",

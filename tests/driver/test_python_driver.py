@@ -20,10 +20,10 @@ import needs
 from opsmith.build.driver_library import build_driver
 from opsmith.description import PythonDriver, python_driver_of
 from opsmith.driver import AddressRange, InvalidArgument, OutOfMemory, host_bytes
-from opsmith.driver_check.checks import CHECKS
-from opsmith.driver_check.model import Verdict
-from opsmith.driver_check.running import Target, check_driver, check_one
 from opsmith.errors import Location
+from opsmith.vendor.driver_check.checks import CHECKS
+from opsmith.vendor.driver_check.model import Verdict
+from opsmith.vendor.driver_check.running import Target, check_driver, check_one
 
 HERE = Path(__file__).parent
 Describe = Callable[[str], Path]

@@ -9,9 +9,9 @@ import pytest
 
 from opsmith.build.csrc import PUBLIC_HEADERS
 from opsmith.build.toolchain import find_compiler
-from opsmith.driver_check.checks import CHECKS
-from opsmith.driver_check.model import Finding, Report, Verdict
-from opsmith.driver_check.running import OPENING, Target, check_driver, check_one
+from opsmith.vendor.driver_check.checks import CHECKS
+from opsmith.vendor.driver_check.model import Finding, Report, Verdict
+from opsmith.vendor.driver_check.running import OPENING, Target, check_driver, check_one
 
 CHIP = Path(__file__).with_name("chip.cpp")
 

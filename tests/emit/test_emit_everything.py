@@ -20,9 +20,9 @@ from pathlib import Path
 
 import pytest
 
+from opsmith.base.cache_folder import cache_root
 from opsmith.build.csrc import CSRC, INCLUDE_DIRS
 from opsmith.build.toolchain import find_compiler, find_torch
-from opsmith.cache_folder import cache_root
 from opsmith.description import read_backend
 from opsmith.emit import emit
 from opsmith.plan import Plan, Route, resolve

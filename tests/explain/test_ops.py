@@ -11,10 +11,10 @@ import pytest
 import fork_server
 from opsmith.conformance.results import Check, Results, Status, Verdict
 from opsmith.errors import ExpressionInvalid, FilterInvalid, OperatorUnknown
-from opsmith.explain.explanation import TableRow, dispatch_table
-from opsmith.explain.keys import keys_of
-from opsmith.explain.operators import OperatorFacts, OperatorFilter, dispatch_path, gather
-from opsmith.explain.verdicts import OperatorVerdicts, verdicts_of
+from opsmith.observe.explain.explanation import TableRow, dispatch_table
+from opsmith.observe.explain.keys import keys_of
+from opsmith.observe.explain.operators import OperatorFacts, OperatorFilter, dispatch_path, gather
+from opsmith.observe.explain.verdicts import OperatorVerdicts, verdicts_of
 from opsmith.plan import open_backend
 from opsmith.runtime import LoadedBackend
 from opsmith.schema import Catalogue, Differentiable, differentiable

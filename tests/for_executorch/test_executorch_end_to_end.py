@@ -318,7 +318,7 @@ def test_a_program_with_a_library_of_its_own(
 
 PACKED = """
 import torch
-from opsmith.transforms.packed_linear import pack_linear_layers
+from opsmith.executorch.transforms.packed_linear import pack_linear_layers
 
 
 def packed():

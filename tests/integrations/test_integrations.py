@@ -204,7 +204,7 @@ def test_off_leaves_libraries_as_they_are_until_one_is_named(told: Told) -> None
         from accelerate.state import PartialState
         before = str(PartialState().device)
         PartialState.shared.clear()
-        from opsmith import integrations
+        from opsmith.runtime import integrations
         integrations.accelerate()
         integrations.accelerate()
         tell(before=before, after=PartialState().device)
@@ -242,7 +242,7 @@ def test_a_library_that_has_changed(told: Told) -> None:
         """
         opsmith.load("sim")
         import accelerate.accelerator
-        from opsmith import integrations
+        from opsmith.runtime import integrations
         try:
             integrations.accelerate()
         except opsmith.OpsmithError as error:
@@ -261,7 +261,7 @@ def test_a_library_that_has_changed(told: Told) -> None:
 
 def test_what_a_library_needs_first(told: Told) -> None:
     found = told("""
-        from opsmith import integrations
+        from opsmith.runtime import integrations
         def error_of(call):
             try:
                 call()

@@ -13,7 +13,7 @@ import pytest
 from command import run_opsmith
 from device_project import write_project
 from opsmith.conformance.results import latest_path
-from opsmith.report.report_data import read_document
+from opsmith.observe.report.report_data import read_document
 from test_import_torch import installed, python_path
 
 pytestmark = pytest.mark.needs("Python.h")

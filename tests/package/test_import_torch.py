@@ -14,7 +14,7 @@ import pytest
 
 from command import run_opsmith
 from device_project import write_project
-from opsmith.cache_folder import VARIABLE
+from opsmith.base.cache_folder import VARIABLE
 
 NPU = """\
 def autoload():

@@ -21,10 +21,10 @@ import pytest
 import fork_server
 from command import run_opsmith
 from device_project import PYPROJECT, write_folder, write_project
+from opsmith.base.cache_folder import cache_root
 from opsmith.build.places import places_in
-from opsmith.built import CarriedBuild, CarriedFile
-from opsmith.cache_folder import cache_root
 from opsmith.description import read_backend
+from opsmith.description.built import CarriedBuild, CarriedFile
 from opsmith.errors import (
     EnvironmentUnusable,
     MetadataInvalid,
@@ -32,12 +32,12 @@ from opsmith.errors import (
     PackagingError,
     SourceOutside,
 )
-from opsmith.package import environments, fetched_torch, packaging
-from opsmith.package.contents import described_files
-from opsmith.package.packaging import Wanted, package
-from opsmith.package.platform_tag import platform_tag
-from opsmith.package.project import project_of
 from opsmith.schema import compiled_for, requirement, torch_version
+from opsmith.vendor.package import environments, fetched_torch, packaging
+from opsmith.vendor.package.contents import described_files
+from opsmith.vendor.package.packaging import Wanted, package
+from opsmith.vendor.package.platform_tag import platform_tag
+from opsmith.vendor.package.project import project_of
 from refusal import refusal
 
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
@@ -47,7 +47,7 @@ BUILD = f"torch-{TORCH}-{platform.machine()}"
 WITHOUT = (
     "opsmith.build",
     "opsmith.emit",
-    "opsmith.package",
+    "opsmith.vendor.package",
     "ninja",
     "clang_format",
     "executorch",

@@ -25,8 +25,8 @@ from opsmith.errors import (
 from opsmith.plan import Plan, Route, plan_backend, resolve
 from opsmith.schema import CPP_WORDS, Catalogue, parse_operator
 from opsmith.schema.catalogue import native_function_of, operator_of
+from opsmith.schema.torch_names import FunctionSchema
 from opsmith.schema.words import SCHEMA_WORDS
-from opsmith.torch_names import FunctionSchema
 from refusal import refusal
 
 Describe = Callable[..., Path]

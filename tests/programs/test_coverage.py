@@ -20,15 +20,15 @@ import torch
 from command import run_opsmith
 from opsmith.description import read_backend
 from opsmith.errors import FileMissing, ProgramInvalid, ResultsInvalid
-from opsmith.explain.advice import HostCalls, kernels_to_write
-from opsmith.plan import Route, resolve
-from opsmith.programs.coverage import (
+from opsmith.observe.explain.advice import HostCalls, kernels_to_write
+from opsmith.observe.programs.coverage import (
     backend_coverage,
     entries_coverage,
     program_coverage,
     read_coverage,
 )
-from opsmith.programs.module import ModuleProgram, made_by_factory, read_exported
+from opsmith.observe.programs.module import ModuleProgram, made_by_factory, read_exported
+from opsmith.plan import Route, resolve
 from opsmith.runtime import LoadedBackend
 from opsmith.runtime.calls import Calls, record_calls
 from opsmith.schema import Catalogue

@@ -9,17 +9,17 @@ import random
 from collections.abc import Iterable
 from dataclasses import replace
 
-from opsmith.benchmarks.measurements import measured
-from opsmith.benchmarks.runs import BenchmarkResult, BenchRun
+from opsmith.base.cache_folder import cache_root
 from opsmith.build.backend import build_backend
-from opsmith.cache_folder import cache_root
 from opsmith.conformance.build_digest import build_digest
 from opsmith.conformance.results import Check, Results, Status, Verdict
 from opsmith.description import find_backend
-from opsmith.explain.advice import Advice
+from opsmith.observe.benchmarks.measurements import measured
+from opsmith.observe.benchmarks.runs import BenchmarkResult, BenchRun
+from opsmith.observe.explain.advice import Advice
+from opsmith.observe.programs.coverage import OperatorUse, ProgramCoverage, RouteUse
+from opsmith.observe.report.report_data import OperatorColumns
 from opsmith.plan import plan_backend
-from opsmith.programs.coverage import OperatorUse, ProgramCoverage, RouteUse
-from opsmith.report.report_data import OperatorColumns
 from opsmith.schema import torch_version
 
 DTYPES = (

@@ -18,23 +18,23 @@ import msgspec
 import pytest
 
 import fork_server
-from opsmith.cache_folder import cache_root
+from opsmith.base.cache_folder import cache_root
+from opsmith.base.output_files import check_writable, write_output
 from opsmith.conformance.results import Check, Results, Status, scores
 from opsmith.description import read_backend
 from opsmith.errors import FileMissing, Location, OpsmithError, OutputRejected, ResultsInvalid
-from opsmith.explain.explanation import dispatch_table
-from opsmith.explain.operators import dispatch_path
-from opsmith.explain.verdicts import is_named_for
-from opsmith.explain.verdicts import tested_by as named_operators
-from opsmith.output_files import check_writable, write_output
+from opsmith.observe.explain.explanation import dispatch_table
+from opsmith.observe.explain.operators import dispatch_path
+from opsmith.observe.explain.verdicts import is_named_for
+from opsmith.observe.explain.verdicts import tested_by as named_operators
+from opsmith.observe.report import operator_columns as report_operators
+from opsmith.observe.report.gathering import Inputs, gathered
+from opsmith.observe.report.operator_columns import inspect_backend
+from opsmith.observe.report.page import embeddable, render
+from opsmith.observe.report.report_data import ReportData, read_document
+from opsmith.observe.report.sources import definitions
+from opsmith.observe.report.verdict_table import as_markdown, verdict_table
 from opsmith.plan import plan_backend
-from opsmith.report import operator_columns as report_operators
-from opsmith.report.gathering import Inputs, gathered
-from opsmith.report.operator_columns import inspect_backend
-from opsmith.report.page import embeddable, render
-from opsmith.report.report_data import ReportData, read_document
-from opsmith.report.sources import definitions
-from opsmith.report.verdict_table import as_markdown, verdict_table
 from opsmith.runtime import LoadedBackend
 from planted_results import FAILS, results_of_sim, with_routes, with_verdict
 from refusal import refusal

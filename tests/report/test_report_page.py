@@ -13,12 +13,12 @@ import msgspec
 import pytest
 
 from chromium import Opened, browser, opened
-from opsmith.cache_folder import cache_root
+from opsmith.base.cache_folder import cache_root
 from opsmith.conformance.results import Results, Status
+from opsmith.observe.report.gathering import Inputs, gathered
+from opsmith.observe.report.page import render
+from opsmith.observe.report.report_data import read_document
 from opsmith.plan import plan_backend
-from opsmith.report.gathering import Inputs, gathered
-from opsmith.report.page import render
-from opsmith.report.report_data import read_document
 from planted_results import (
     FAILS,
     planted_bench,

@@ -12,7 +12,7 @@ import pytest
 import fork_server
 import needs
 from opsmith.schema import torch_version
-from opsmith.torch_names import Feature
+from opsmith.schema.torch_names import Feature
 
 pytestmark = pytest.mark.compiles
 

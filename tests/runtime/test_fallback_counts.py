@@ -22,7 +22,7 @@ from command import run_opsmith
 from fork_server import obey_interrupts
 from host_window import HAS_HOST_WINDOW
 from opsmith.errors import BudgetInvalid, FileMissing, LoadError, OperatorUnknown
-from opsmith.programs.fallbacks import added, first_kernel, read_gate
+from opsmith.observe.programs.fallbacks import added, first_kernel, read_gate
 from opsmith.runtime import LoadedBackend
 from opsmith.runtime.fallbacks import FallbackCount, Fallbacks, ranked
 from opsmith.schema import Catalogue
@@ -462,7 +462,7 @@ def test_no_fallback_before_a_backend_is_loaded(inner: pytest.Pytester) -> None:
 
 
 def test_the_plugin_costs_nothing_unused() -> None:
-    program = "import sys, opsmith.pytest_plugin; sys.exit('torch' in sys.modules)"
+    program = "import sys, opsmith.runtime.pytest_plugin; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import fork_server
-from opsmith.cache_folder import VARIABLE
+from opsmith.base.cache_folder import VARIABLE
 
 Describe = Callable[..., Path]
 

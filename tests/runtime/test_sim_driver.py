@@ -21,9 +21,9 @@ from opsmith.build.csrc import PUBLIC_HEADERS
 from opsmith.build.toolchain import find_compiler
 from opsmith.driver import HOST, DriverFailure, Status
 from opsmith.driver.table import Handle, HostFunction, Properties, Table
-from opsmith.driver_check.call_notes import CallNotes
-from opsmith.driver_check.model import Verdict
-from opsmith.driver_check.running import Target, check_driver
+from opsmith.vendor.driver_check.call_notes import CallNotes
+from opsmith.vendor.driver_check.model import Verdict
+from opsmith.vendor.driver_check.running import Target, check_driver
 from sim_driver import SimDriver
 
 PACKAGE = Path(opsmith.__file__).parent
@@ -146,10 +146,10 @@ def test_checks_notice_an_injected_fault(fault: str, library: Path, tmp_path: Pa
         library,
         f"""
         from pathlib import Path
-        from opsmith.driver_check.checks import CHECKS
-        from opsmith.driver_check.model import Broken
-        from opsmith.driver_check.call_notes import CallNotes
-        from opsmith.driver_check.subject import Opening, Subject
+        from opsmith.vendor.driver_check.checks import CHECKS
+        from opsmith.vendor.driver_check.model import Broken
+        from opsmith.vendor.driver_check.call_notes import CallNotes
+        from opsmith.vendor.driver_check.subject import Opening, Subject
         subject = Subject(Opening({str(library)!r}, True), CallNotes(Path({str(notes)!r})))
         for check in CHECKS:
             if check.name in {NOTICED[fault]!r}:

@@ -17,7 +17,7 @@ import torch
 import opsmith
 from command import run_opsmith
 from opsmith.errors import FilterInvalid, OperatorUnknown, TraceRejected
-from opsmith.programs.trace import check_filter
+from opsmith.observe.programs.trace import check_filter
 from opsmith.runtime import LoadedBackend
 from opsmith.runtime.trace.recording import Trace
 from opsmith.runtime.trace.short import short

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import fork_server
-from opsmith.cache_folder import VARIABLE
+from opsmith.base.cache_folder import VARIABLE
 from opsmith.description import find_backend
 from opsmith.runtime import LoadedBackend
 

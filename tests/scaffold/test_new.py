@@ -16,10 +16,10 @@ import fork_server
 from opsmith.description import read_backend
 from opsmith.errors import FolderUnusable, OpsmithError, ProjectInvalid
 from opsmith.plan import open_backend
-from opsmith.scaffold import apply_upgrade, chosen, find_upgrade, write_project
-from opsmith.scaffold.choices import DriverLanguage, KernelLanguage
-from opsmith.scaffold.record import FILE, read_record, write_record
-from opsmith.scaffold.rendering import opsmith_version
+from opsmith.vendor.scaffold import apply_upgrade, chosen, find_upgrade, write_project
+from opsmith.vendor.scaffold.choices import DriverLanguage, KernelLanguage
+from opsmith.vendor.scaffold.record import FILE, read_record, write_record
+from opsmith.vendor.scaffold.rendering import opsmith_version
 
 STYLE = Path(__file__).parents[2] / ".clang-format"
 

@@ -14,9 +14,16 @@ from pathlib import Path
 import pytest
 
 import opsmith
-from opsmith import torch_names
 from opsmith.errors import TorchNameMissing
-from opsmith.torch_names import TORCH_NAMES, Feature, TorchName, found, missing_features, set_up
+from opsmith.schema import torch_names
+from opsmith.schema.torch_names import (
+    TORCH_NAMES,
+    Feature,
+    TorchName,
+    found,
+    missing_features,
+    set_up,
+)
 
 PACKAGE = Path(opsmith.__file__).parent
 ROOT = PACKAGE.parents[1]
@@ -85,7 +92,7 @@ def test_a_name_that_a_release_lacks_is_looked_up_where_it_is_used() -> None:
         f"{source.relative_to(PACKAGE)}:{node.lineno}: {each.name}"
         for source in sources()
         for node in ast.parse(source.read_text(encoding="utf-8")).body
-        if isinstance(node, ast.ImportFrom) and node.module == "opsmith.torch_names"
+        if isinstance(node, ast.ImportFrom) and node.module == "opsmith.schema.torch_names"
         for each in node.names
         if each.name in lacking
     ]
@@ -163,7 +170,7 @@ def test_a_missing_name_says_what_is_lost(fake: types.ModuleType) -> None:
         "`mode=\"reduce-overhead\"` replays none\n  remedy: pip install 'torch>=2.99'"
     )
     with pytest.raises(TorchNameMissing):
-        exec("from opsmith.torch_names import gone")
+        exec("from opsmith.schema.torch_names import gone")
 
 
 def test_the_name_of_before_stands_in(fake: types.ModuleType) -> None:
@@ -203,9 +210,8 @@ def test_a_failing_import_of_another_package_is_not_a_missing_name(
 
 
 def test_importing_the_names_imports_no_torch() -> None:
-    program = (
-        "import sys, opsmith.torch_names; print('torch' in sys.modules, 'torchgen' in sys.modules)"
-    )
+    loaded = "'torch' in sys.modules, 'torchgen' in sys.modules"
+    program = f"import sys, opsmith.schema.torch_names; print({loaded})"
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert told.stdout == "False False\n", told.stderr
 

@@ -6,10 +6,10 @@
 Reads the sources of the torch in FOLDER (site-packages, or a wheel that is unpacked) or in WHEEL, of any
 platform, and imports nothing of it; by default those of the installed one.  Prints each name that is
 missing, with the feature that it costs, and signatures that have changed since the release before.  Fails
-where ``src/opsmith/torch_names/table.py`` says otherwise, or a header is missing.  ``--record`` writes what
-was found to ``tests/torch_names/releases.json``, which the tests compare with the table.  ``--recorded``
-compares the records of all releases with the table, as the tests do.  ``--compile`` has the compiler check
-what ``csrc/`` uses of the headers, too.  Some seconds; some minutes more with the compiler.
+where ``src/opsmith/schema/torch_names/table.py`` says otherwise, or a header is missing.  ``--record``
+writes what was found to ``tests/torch_names/releases.json``, which the tests compare with the table.
+``--recorded`` compares the records of all releases with the table, as the tests do.  ``--compile`` has the
+compiler check what ``csrc/`` uses of the headers, too.  Some seconds; some minutes more with the compiler.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import msgspec
 
 from headers import included_headers
 from opsmith.schema import KNOWN_RELEASES
-from opsmith.torch_names import TORCH_NAMES
+from opsmith.schema.torch_names import TORCH_NAMES
 from sources import Sources
 
 Value = TypeVar("Value")

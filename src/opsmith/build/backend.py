@@ -12,6 +12,8 @@ from pathlib import Path
 
 import msgspec
 
+from opsmith.base.cache_folder import cache_root, mark_used, sealed, unsealed
+from opsmith.base.trusted_files import check_trusted, read_trusted
 from opsmith.build.cache import is_usable, usable_cache, write_whole
 from opsmith.build.compile import Compilation
 from opsmith.build.csrc import CSRC, INCLUDE_DIRS, PACKAGE
@@ -27,8 +29,6 @@ from opsmith.build.stored import seal_of
 from opsmith.build.toolchain import Compiler, TorchInstallation, find_compiler, find_torch
 from opsmith.build.undefined import WantedFunction, located_undefined
 from opsmith.build.units import KERNELS, RUNTIME, Unit, own_units, runtime_units, together
-from opsmith.built import BuiltBackend, carried_backend, note_unchanged
-from opsmith.cache_folder import cache_root, mark_used, sealed, unsealed
 from opsmith.description import (
     Backend,
     Kernel,
@@ -37,9 +37,9 @@ from opsmith.description import (
     has_old_names,
     read_backend,
 )
+from opsmith.description.built import BuiltBackend, carried_backend, note_unchanged
 from opsmith.errors import BuildError, CompilerMissing, Location, PackageUnfit, SymbolUndefined
 from opsmith.plan import MetaRule, OpenedBackend, Plan
-from opsmith.trusted_files import check_trusted, read_trusted
 
 # The meta functions of the package's own lean libraries: one object for whichever of them a backend has.
 _META_FUNCTIONS = tuple(sorted((PACKAGE / "kernels").rglob("meta/*.cpp")))

@@ -28,10 +28,10 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from opsmith.base.cache_folder import VARIABLE, cache_root, make_folder, replace_file
+from opsmith.base.trusted_files import fault_of
 from opsmith.build.stored import is_sound, seal_of
-from opsmith.cache_folder import VARIABLE, cache_root, make_folder, replace_file
 from opsmith.errors import CacheUnusable
-from opsmith.trusted_files import fault_of
 
 # Below this size nothing is removed; above it, what was not used for so long.
 PRUNED_ABOVE_BYTES = 4 << 30

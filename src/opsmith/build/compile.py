@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from opsmith.base.cache_folder import make_folder, mark_used, replace_file
 from opsmith.build.cache import discard_untrusted, is_usable, prune, unusable
 from opsmith.build.complaints import failure
 from opsmith.build.flags import link_flags, symbol_flags
@@ -25,7 +26,6 @@ from opsmith.build.stored import is_being_made, seal_of
 from opsmith.build.toolchain import Compiler
 from opsmith.build.units import Unit
 from opsmith.build.work import work_directory
-from opsmith.cache_folder import make_folder, mark_used, replace_file
 
 # A precompiled header takes as long as two or three sources without it.
 _LEAST_FOR_PRELUDE = 4

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from opsmith.base.cache_folder import cache_root
 from opsmith.build.compile import Compilation
 from opsmith.build.csrc import CSRC, INCLUDE_DIRS
 from opsmith.build.etensor_headers import ETENSOR, own_headers
@@ -21,7 +22,6 @@ from opsmith.build.registered import RegisteredKernel, registered_kernels
 from opsmith.build.shared_library import LeanSources, SharedLibrary
 from opsmith.build.toolchain import Compiler, find_compiler, find_torch
 from opsmith.build.units import RUNTIME, together
-from opsmith.cache_folder import cache_root
 from opsmith.emit.cpu import CpuOperator, emit_cpu_operators
 from opsmith.emit.lean import lean_declaration
 from opsmith.errors import ExecutorchMissing, FileMissing, Location

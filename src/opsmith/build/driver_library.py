@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from opsmith.base.cache_folder import cache_root
 from opsmith.build.compile import Compilation
 from opsmith.build.csrc import PACKAGE, PUBLIC_HEADERS
 from opsmith.build.own_options import own_link_flags
@@ -11,7 +12,6 @@ from opsmith.build.progress import OnProgress
 from opsmith.build.shared_library import SharedLibrary
 from opsmith.build.toolchain import find_compiler
 from opsmith.build.units import KERNELS, own_units, together
-from opsmith.cache_folder import cache_root
 from opsmith.description import Driver
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import msgspec
 
+from opsmith.base.cache_folder import mark_used
+from opsmith.base.trusted_files import read_trusted
 from opsmith.build.cache import write_whole
-from opsmith.cache_folder import mark_used
 from opsmith.plan import Plan
 from opsmith.plan.kept_plans import planning_code_digest
-from opsmith.trusted_files import read_trusted
 
 _EMIT = Path(__file__).resolve().parent.parent / "emit"
 

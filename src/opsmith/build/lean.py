@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from opsmith.base.processor import processor_features
 from opsmith.build.csrc import PUBLIC_HEADERS
 from opsmith.build.etensor_headers import ETensorHeaders
 from opsmith.build.own_options import is_quick_build
 from opsmith.build.shared_library import LeanSources
 from opsmith.description import Library
-from opsmith.processor import processor_features
 
 # The levels of the x86-64 psABI, which gcc 11 and clang 12 and later know; VNNI came with Cascade Lake.
 _OF_X86: Mapping[str, tuple[str, ...]] = {

@@ -16,7 +16,7 @@ from opsmith.build.progress import OnProgress
 from opsmith.build.shared_library import SharedLibrary
 from opsmith.build.toolchain import find_compiler, find_python, find_torch
 from opsmith.build.units import RUNTIME, generated_units, together
-from opsmith.built import BuiltBackend
+from opsmith.description.built import BuiltBackend
 from opsmith.emit import emit_structured_metas
 from opsmith.schema import read_catalogue
 

@@ -24,6 +24,7 @@ from pathlib import Path
 
 import msgspec
 
+from opsmith.base.trusted_files import read_trusted
 from opsmith.build.cache import write_whole
 from opsmith.errors import (
     BuildError,
@@ -33,7 +34,6 @@ from opsmith.errors import (
     PythonHeadersMissing,
 )
 from opsmith.schema import compiled_for, torch_version
-from opsmith.trusted_files import read_trusted
 
 _CANDIDATES = ("c++", "g++", "clang++")
 _INSTALL = "apt-get install g++ (Debian, Ubuntu) or dnf install gcc-c++ (Fedora); or set CXX"

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from opsmith.base.cache_folder import cache_root
 from opsmith.build.compile import Compilation
 from opsmith.build.csrc import CSRC
 from opsmith.build.progress import OnProgress
 from opsmith.build.shared_library import SharedLibrary
 from opsmith.build.toolchain import find_compiler, find_torch
 from opsmith.build.units import RUNTIME, together
-from opsmith.cache_folder import cache_root
 
 
 def build_tracer(*, progress: OnProgress | None = None) -> Path:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from opsmith.cache_folder import make_folder
+from opsmith.base.cache_folder import make_folder
 
 
 @contextmanager

@@ -10,8 +10,9 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from opsmith.benchmarks.measurements import table
-from opsmith.benchmarks.runs import (
+from opsmith.cli.console import Json, err, many, out, print_json, write_json
+from opsmith.observe.benchmarks.measurements import table
+from opsmith.observe.benchmarks.runs import (
     BenchmarkResult,
     BenchRun,
     Change,
@@ -22,7 +23,6 @@ from opsmith.benchmarks.runs import (
     read_run,
     run_benchmark,
 )
-from opsmith.cli.console import Json, err, many, out, print_json, write_json
 
 
 def bench(

@@ -8,17 +8,17 @@ from typing import Annotated
 
 import typer
 
+from opsmith.base.cache_folder import cache_root
+from opsmith.base.output_files import write_output
 from opsmith.build.backend import build_backend
 from opsmith.build.cpu_operators import BuiltOperators, build_cpu_operators, is_source
 from opsmith.build.own_options import DEBUG, SANITIZE, run_hint
 from opsmith.build.python_adapter import build_adapter
 from opsmith.build.toolchain import find_compiler
-from opsmith.cache_folder import cache_root
 from opsmith.cli import options
 from opsmith.cli.console import Json, out, print_json, shown_progress
 from opsmith.description import find_backend, has_python_kernels
 from opsmith.errors import ExecutorchMissing, OpsmithError
-from opsmith.output_files import write_output
 
 
 def build(

@@ -8,12 +8,12 @@ from typing import NoReturn
 import typer
 from rich.markup import escape
 
-from opsmith.cache_folder import cache_root
+from opsmith.base.cache_folder import cache_root
 from opsmith.cli.console import many, out, print_json
 from opsmith.cli.options import likely_backend
+from opsmith.observe.programs.compiled import CompiledProgram, compile_program
+from opsmith.observe.programs.process import Program, no_backend_loaded
 from opsmith.plan import plan_backend
-from opsmith.programs.compiled import CompiledProgram, compile_program
-from opsmith.programs.process import Program, no_backend_loaded
 from opsmith.runtime.compile.compiled_graphs import CompiledGraph
 
 

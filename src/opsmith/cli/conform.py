@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from opsmith.base.output_files import check_writable
 from opsmith.build.progress import OnProgress
 from opsmith.cli.console import Json, err, out, print_json, shown_progress
 from opsmith.cli.fuzz_results import fuzz_summary, print_findings, write_findings
@@ -40,7 +41,6 @@ from opsmith.conformance.results import latest_path, write_results
 from opsmith.conformance.selection import dtype_order
 from opsmith.conformance.upstream import Checkout, Suite
 from opsmith.errors import FilterInvalid
-from opsmith.output_files import check_writable
 
 _SHOWN_FAILURES = 25
 _LOG_SECONDS = 15.0

@@ -16,9 +16,9 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
 from rich.segment import Segment
 
+from opsmith.base.output_files import write_output
 from opsmith.build.progress import OnProgress
 from opsmith.errors import OpsmithError, OutputRejected
-from opsmith.output_files import write_output
 
 # Control characters, which a terminal obeys, in a text of a file or an error, and how they are shown.
 _OBEYED = {*range(32), *range(127, 160)} - {ord("\t"), ord("\n")}

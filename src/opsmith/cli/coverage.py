@@ -11,14 +11,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from opsmith import conformance
-from opsmith.cache_folder import cache_root
+from opsmith.base.cache_folder import cache_root
 from opsmith.cli.conform import shown_standing
 from opsmith.cli.console import Json, err, many, out, print_json, write_json
 from opsmith.cli.opened import loaded_backend, opened_backend
 from opsmith.cli.options import Arguments, default_backend, likely_backend
 from opsmith.conformance.record import latest_results
-from opsmith.plan import OpenedBackend, Place, Route, plan_backend
-from opsmith.programs.coverage import (
+from opsmith.observe.programs.coverage import (
     Coverage,
     ProgramCoverage,
     backend_coverage,
@@ -26,8 +25,9 @@ from opsmith.programs.coverage import (
     program_coverage,
     run_recorded,
 )
-from opsmith.programs.module import ModuleProgram, made_by_factory, read_exported
-from opsmith.programs.process import Program, no_backend_loaded
+from opsmith.observe.programs.module import ModuleProgram, made_by_factory, read_exported
+from opsmith.observe.programs.process import Program, no_backend_loaded
+from opsmith.plan import OpenedBackend, Place, Route, plan_backend
 from opsmith.schema import read_catalogue
 
 _SHOWN_OPERATORS = 20

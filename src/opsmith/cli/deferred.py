@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group
 
-from opsmith.collector import collector_paused
+from opsmith.base.collector import collector_paused
 
 
 @dataclass(frozen=True)

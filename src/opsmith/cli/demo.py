@@ -34,8 +34,8 @@ def demo(
     with shown_progress() as progress:
         loaded = load(backend, progress=progress)
 
-    from opsmith.demo.figure import save_loss_curves
-    from opsmith.demo.training import Run, compare
+    from opsmith.cli.demonstration.figure import save_loss_curves
+    from opsmith.cli.demonstration.training import Run, compare
 
     def report(epoch: int, device: Run, cpu: Run) -> None:
         if epoch == 0:

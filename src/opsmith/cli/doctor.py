@@ -8,7 +8,7 @@ from rich.table import Table
 
 from opsmith.cli.console import Json, out, print_json
 from opsmith.cli.options import BackendArgument, NamedBackend
-from opsmith.doctor.requirements import Diagnosis, diagnose
+from opsmith.vendor.doctor.requirements import Diagnosis, diagnose
 
 
 def doctor(

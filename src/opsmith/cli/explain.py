@@ -11,11 +11,11 @@ from opsmith.cli.compiled import explain_compiled
 from opsmith.cli.console import Json, out, print_json
 from opsmith.cli.opened import loaded_backend, may_load, opened_backend
 from opsmith.cli.options import Backend, Build, Table, given_backend
-from opsmith.explain.chain import served_operator
-from opsmith.explain.explanation import RELEVANT_KEYS, Explanation
-from opsmith.explain.explanation import explain as explanation_of
+from opsmith.observe.explain.chain import served_operator
+from opsmith.observe.explain.explanation import RELEVANT_KEYS, Explanation
+from opsmith.observe.explain.explanation import explain as explanation_of
+from opsmith.observe.programs.process import Program
 from opsmith.plan import Entry
-from opsmith.programs.process import Program
 from opsmith.schema import qualified
 
 

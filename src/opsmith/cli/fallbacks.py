@@ -9,13 +9,13 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from opsmith.cache_folder import cache_root
+from opsmith.base.cache_folder import cache_root
 from opsmith.cli.console import Json, err, many, out, print_json
 from opsmith.cli.options import Arguments, LoadedBackend, ProgramName, likely_backend
-from opsmith.explain.advice import Advice
+from opsmith.observe.explain.advice import Advice
+from opsmith.observe.programs.fallbacks import first_kernel, read_gate, run_program
+from opsmith.observe.programs.process import Program, no_backend_loaded
 from opsmith.plan import plan_backend
-from opsmith.programs.fallbacks import first_kernel, read_gate, run_program
-from opsmith.programs.process import Program, no_backend_loaded
 from opsmith.runtime.fallbacks import FallbackCount, Fallbacks
 from opsmith.schema import read_catalogue
 

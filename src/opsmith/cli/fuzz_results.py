@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 from rich.markup import escape
 
+from opsmith.base.output_files import write_output
 from opsmith.cli.console import out
 from opsmith.conformance import FuzzOutcome
-from opsmith.output_files import write_output
 
 
 def write_findings(outcome: FuzzOutcome, path: Path) -> None:

@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from opsmith.base.output_files import write_output
 from opsmith.cli.console import err
 from opsmith.description import FLAG_GEMS, import_flag_gems, import_library
 from opsmith.errors import OutputRejected
-from opsmith.output_files import write_output
 from opsmith.schema import read_catalogue
 
 

@@ -11,7 +11,7 @@ from rich.table import Table
 from opsmith.cli.console import Json, out, print_json
 from opsmith.cli.opened import loaded_backend
 from opsmith.cli.options import Backend
-from opsmith.explain.keys import keys_of
+from opsmith.observe.explain.keys import keys_of
 from opsmith.schema import read_catalogue
 
 

@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from opsmith.cli.console import Json, many, out, print_json
-from opsmith.scaffold import (
+from opsmith.vendor.scaffold import (
     Choices,
     DriverLanguage,
     KernelLanguage,

@@ -13,15 +13,15 @@ from opsmith.cli.opened import loaded_backend, may_load, opened_backend
 from opsmith.cli.options import Backend, Build
 from opsmith.conformance.build_digest import digest_at_hand, staleness
 from opsmith.conformance.record import latest_results
-from opsmith.explain.explanation import dispatch_table
-from opsmith.explain.operators import (
+from opsmith.observe.explain.explanation import dispatch_table
+from opsmith.observe.explain.operators import (
     DispatchStop,
     OperatorFacts,
     OperatorFilter,
     dispatch_path,
     gather,
 )
-from opsmith.explain.verdicts import OperatorVerdicts, verdicts_of
+from opsmith.observe.explain.verdicts import OperatorVerdicts, verdicts_of
 from opsmith.schema import qualified
 
 ops = typer.Typer(invoke_without_command=True)

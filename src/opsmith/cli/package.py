@@ -11,8 +11,8 @@ import typer
 from opsmith.cli.console import Json, err, many, out, print_json, shown_progress
 from opsmith.cli.options import BackendArgument, NamedBackend
 from opsmith.description import find_backend
-from opsmith.package.packaging import Packaged, Wanted
-from opsmith.package.packaging import package as packaged_of
+from opsmith.vendor.package.packaging import Packaged, Wanted
+from opsmith.vendor.package.packaging import package as packaged_of
 
 
 def package(
@@ -91,7 +91,7 @@ def package(
 
 
 def _package_runtime(output: Path, torch: tuple[str, ...], json: bool) -> None:
-    from opsmith.package.runtime_wheel import package_runtime
+    from opsmith.vendor.package.runtime_wheel import package_runtime
 
     with shown_progress() as progress:
         wheel, releases = package_runtime(output, torch, progress)

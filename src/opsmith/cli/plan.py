@@ -11,7 +11,7 @@ from rich.table import Table
 from opsmith.cli.console import Json, out, print_json
 from opsmith.cli.opened import opened_backend
 from opsmith.cli.options import BackendArgument, NamedBackend
-from opsmith.explain.chain import served_operator, served_operators
+from opsmith.observe.explain.chain import served_operator, served_operators
 from opsmith.plan import NotServed, Plan, Route
 
 

@@ -9,14 +9,14 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from opsmith.base.output_files import check_writable, write_output
 from opsmith.cli import options
 from opsmith.cli.console import Json, err, out, print_json, shown_progress, write_json
 from opsmith.cli.opened import say_loaded
-from opsmith.output_files import check_writable, write_output
-from opsmith.report.gathering import Inputs, gathered
-from opsmith.report.page import render
-from opsmith.report.report_data import ReportData
-from opsmith.report.verdict_table import as_markdown, verdict_table
+from opsmith.observe.report.gathering import Inputs, gathered
+from opsmith.observe.report.page import render
+from opsmith.observe.report.report_data import ReportData
+from opsmith.observe.report.verdict_table import as_markdown, verdict_table
 
 
 def warn(document: ReportData) -> None:

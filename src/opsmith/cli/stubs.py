@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from opsmith.cli.console import Json, out, print_json
-from opsmith.explain.stubs import StubRow, stub_rows
+from opsmith.observe.explain.stubs import StubRow, stub_rows
 
 
 def stubs(

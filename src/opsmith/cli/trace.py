@@ -12,12 +12,12 @@ from typing import Annotated, NoReturn
 import typer
 from rich.markup import escape
 
+from opsmith.base.output_files import check_writable, write_output
 from opsmith.cli.console import Json, err, fail, print_json, shown_progress
 from opsmith.cli.options import Arguments, LoadedBackend, ProgramName
 from opsmith.errors import OpsmithError
-from opsmith.output_files import check_writable, write_output
-from opsmith.programs.process import Program
-from opsmith.programs.trace import ProgramTrace, check_filter, check_met, trace_program
+from opsmith.observe.programs.process import Program
+from opsmith.observe.programs.trace import ProgramTrace, check_filter, check_met, trace_program
 from opsmith.runtime.trace.recording import LIMIT, Request
 from opsmith.runtime.trace.short import short, touches_device
 from opsmith.runtime.trace.shown import perfetto, rows, table, text

@@ -20,7 +20,7 @@ from opsmith.conformance.boundary_values import boundary_values, divisors
 from opsmith.conformance.comparison import SampleOutcome, is_strided, tensors_in
 from opsmith.conformance.database import FOREACH
 from opsmith.conformance.subject import Subject
-from opsmith.torch_names import BinaryUfuncInfo, UnaryUfuncInfo, tree_leaves
+from opsmith.schema.torch_names import BinaryUfuncInfo, UnaryUfuncInfo, tree_leaves
 
 _UNBOUNDED = {
     "its values are sizes and counts": (

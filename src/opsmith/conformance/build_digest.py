@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from opsmith.build.backend import find_built
-from opsmith.built import BuiltBackend
 from opsmith.conformance.results import Results
 from opsmith.description import entry_point, package_of_description
+from opsmith.description.built import BuiltBackend
 from opsmith.errors import OpsmithError
 
 

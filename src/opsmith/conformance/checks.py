@@ -38,7 +38,7 @@ from opsmith.conformance.subject import (
     Subject,
     Wrong,
 )
-from opsmith.torch_names import SampleInput, tree_flatten
+from opsmith.schema.torch_names import SampleInput, tree_flatten
 
 # The aspects in which PyTorch's tests let its own devices differ from its CPU: how results are laid out in
 # memory and recorded.  The check "meta" looks at strides.

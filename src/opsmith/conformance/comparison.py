@@ -18,8 +18,8 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 
-from opsmith import torch_names
-from opsmith.torch_names import tree_flatten, tree_map
+from opsmith.schema import torch_names
+from opsmith.schema.torch_names import tree_flatten, tree_map
 
 IsRounding: TypeAlias = "Callable[[Tensor, Tensor], bool]"
 """Whether elements that are not equal differ by no more than rounding; both are on the CPU."""

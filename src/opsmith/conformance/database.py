@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from opsmith.base.trusted_files import read_trusted
 from opsmith.build.cache import write_whole
 from opsmith.errors import ConformanceError
 from opsmith.schema import torch_version
-from opsmith.trusted_files import read_trusted
 
 if TYPE_CHECKING:
     import torch
@@ -79,7 +79,7 @@ def known_entries(cache: Path) -> tuple[EntryFacts, ...]:
 @functools.cache
 def entries() -> dict[str, Any]:
     """The ``OpInfo`` objects by name with variant, in the database's order."""
-    from opsmith.torch_names import common_methods_invocations as opinfo
+    from opsmith.schema.torch_names import common_methods_invocations as opinfo
 
     databases = [name for name in sorted(vars(opinfo)) if name.startswith("foreach_")]
     infos = itertools.chain(
@@ -110,7 +110,7 @@ def tolerances(info: Any, dtype: torch.dtype) -> tuple[float, float]:
     ``torch.testing``'s default for the dtype, or what the entry declares by ``toleranceOverride`` for any
     of its tests, on whatever device, where that is more.
     """
-    from opsmith.torch_names import default_tolerances, toleranceOverride
+    from opsmith.schema.torch_names import default_tolerances, toleranceOverride
 
     relative, absolute = default_tolerances(dtype)
     for decorator in info.decorators:

@@ -11,8 +11,8 @@ from collections import defaultdict
 from pathlib import Path
 from xml.etree import ElementTree
 
+from opsmith.base.output_files import write_output
 from opsmith.conformance.results import Results, Status, Verdict
-from opsmith.output_files import write_output
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from opsmith.cache_folder import make_folder
+from opsmith.base.cache_folder import make_folder
 from opsmith.conformance.expected_failures import (
     ExpectedFailure,
     Key,

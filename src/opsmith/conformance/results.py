@@ -14,9 +14,9 @@ from pathlib import Path
 
 import msgspec
 
-from opsmith.cache_folder import cache_root
-from opsmith.json_files import read_checked
-from opsmith.output_files import write_output
+from opsmith.base.cache_folder import cache_root
+from opsmith.base.json_files import read_checked
+from opsmith.base.output_files import write_output
 
 FORMAT = 2
 """The version of the file's format; a file of a newer one is refused."""

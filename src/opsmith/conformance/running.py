@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from opsmith.base.cache_folder import cache_root
 from opsmith.build.backend import build_backend
 from opsmith.build.progress import OnProgress
-from opsmith.cache_folder import cache_root
 from opsmith.conformance.build_digest import build_digest
 from opsmith.conformance.database import EntryFacts, known_entries
 from opsmith.conformance.expected_failures import Key, everything, read_expected_failures

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from opsmith.torch_names import module_of
+from opsmith.schema.torch_names import module_of
 
 
 def _replace(module: str, name: str, new: Any) -> None:

@@ -66,7 +66,7 @@ def _tests(variable: str) -> frozenset[str]:
 
 
 def _base_of_tests() -> type:
-    from opsmith.torch_names import PrivateUse1TestBase
+    from opsmith.schema.torch_names import PrivateUse1TestBase
 
     base: type = PrivateUse1TestBase
     return base

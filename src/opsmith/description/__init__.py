@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from opsmith.on_demand import on_demand
+from opsmith.base.on_demand import on_demand
 
 if TYPE_CHECKING:
     from opsmith.description.backend import read_backend

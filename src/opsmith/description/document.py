@@ -19,8 +19,8 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import msgspec
 import yaml
 
+from opsmith.base.trusted_files import read_text
 from opsmith.errors import FileMissing, KeyUnknown, Location, SyntaxInvalid, nearest
-from opsmith.trusted_files import read_text
 
 Step = str | int
 Converted = TypeVar("Converted")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opsmith.switches import is_switched_off
+from opsmith.base.switches import is_switched_off
 
 HOST_WINDOW = "OPSMITH_HOST_WINDOW"
 

@@ -46,7 +46,7 @@ class Parameters:
 
 def parameters_of(schema: str) -> Parameters:
     """How a kernel of the operator with ``schema`` is called; ``out`` is a keyword."""
-    from opsmith.torch_names import FunctionSchema
+    from opsmith.schema.torch_names import FunctionSchema
 
     arguments = FunctionSchema.parse(schema).arguments
     outs = tuple(argument.name for argument in arguments.out)

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from opsmith.trusted_files import read_regular
+from opsmith.base.trusted_files import read_regular
 
 
 def has_python_kernels(folder: Path) -> bool:

@@ -12,7 +12,7 @@ from ctypes import POINTER, c_double, c_int, c_uint64, c_void_p
 from pathlib import Path
 from typing import Any
 
-from opsmith import trusted_files
+from opsmith.base import trusted_files
 from opsmith.driver.failures import DriverFailure, StatusUnknown
 from opsmith.driver.table import ABI_VERSION, GET_DRIVER, HOST, Handle, Properties, Status, Table
 from opsmith.errors import DriverInvalid

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from opsmith.base.trusted_files import open_library
 from opsmith.driver.failures import DeviceError, InvalidArgument
 from opsmith.driver.python_driver import DeviceProperties, Driver, MemoryHandle
 from opsmith.driver.table import (
@@ -36,7 +37,6 @@ from opsmith.driver.table import (
     Table,
 )
 from opsmith.errors import DriverInvalid, Location
-from opsmith.trusted_files import open_library
 
 _REQUIRED = ("device_properties", "device_memory", "allocate", "release", "copy", "fill")
 _SETS = {

@@ -6,7 +6,7 @@ they are linked.
 
 from __future__ import annotations
 
-from opsmith.torch_names import BaseType, ListType, NativeFunction, OptionalType, Type
+from opsmith.schema.torch_names import BaseType, ListType, NativeFunction, OptionalType, Type
 
 _NAMESPACE = "torch::executor"
 _TENSOR = f"{_NAMESPACE}::Tensor"

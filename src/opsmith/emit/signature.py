@@ -20,7 +20,7 @@ from opsmith.schema.catalogue import (
     results_of,
     structured_group,
 )
-from opsmith.torch_names import (
+from opsmith.schema.torch_names import (
     Argument,
     BaseCType,
     Binding,

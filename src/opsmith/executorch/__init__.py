@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from opsmith.on_demand import on_demand
+from opsmith.base.on_demand import on_demand
 
 if TYPE_CHECKING:
     from opsmith.executorch.loading import LoadedLibrary, load_library

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from opsmith.base.output_files import write_output
 from opsmith.build.cache import usable_cache
 from opsmith.build.compile import Compilation
 from opsmith.build.csrc import CSRC, INCLUDE_DIRS
@@ -33,7 +34,6 @@ from opsmith.executorch.elf import ElfFile
 from opsmith.executorch.program import ExecutorchProgram
 from opsmith.executorch.runtime import installed_runtime
 from opsmith.executorch.sizes import KernelSize, kernel_sizes, needed_objects, text_size
-from opsmith.output_files import write_output
 from opsmith.plan import OpenedBackend
 from opsmith.plan.executorch.library_facts import BuiltFor
 from opsmith.plan.executorch.resolver import (

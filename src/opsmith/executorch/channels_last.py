@@ -13,8 +13,8 @@ from torch import Tensor, fx
 from torch.export import ExportedProgram
 
 from opsmith.executorch.packed_layers import CONVOLUTION, NAMESPACE
-from opsmith.torch_names import OpOverload
-from opsmith.transforms.int8_layers import has_channels_innermost
+from opsmith.executorch.transforms.int8_layers import has_channels_innermost
+from opsmith.schema.torch_names import OpOverload
 
 # Beside what PyTorch tags as pointwise: results are channels-last where the first operand is.
 _ANY_LAYOUT = frozenset(

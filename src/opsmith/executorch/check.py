@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from opsmith.base.cache_folder import cache_root
 from opsmith.build.progress import OnProgress, Progress
-from opsmith.cache_folder import cache_root
 from opsmith.errors import OperatorsUnserved, nearest
 from opsmith.executorch.named_libraries import (
     NamedLibrary,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from opsmith.trusted_files import MOST_BYTES_OF_BINARIES, read_regular
+from opsmith.base.trusted_files import MOST_BYTES_OF_BINARIES, read_regular
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")

@@ -16,9 +16,10 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from opsmith.base.cache_folder import cache_root
+from opsmith.base.output_files import check_writable, write_output
 from opsmith.build.executorch import INSTALL
 from opsmith.build.progress import OnProgress, Progress
-from opsmith.cache_folder import cache_root
 from opsmith.description import Backend
 from opsmith.errors import ExecutorchMissing, InputsRejected, OperatorsUnserved, ProgramInvalid
 from opsmith.executorch.graph_nodes import GraphNode, graph_nodes, nodes_calling
@@ -27,7 +28,6 @@ from opsmith.executorch.program import ExecutorchProgram, graph_beside, parsed_p
 from opsmith.executorch.quiet import quiet
 from opsmith.executorch.runtime import installed_runtime
 from opsmith.executorch.shifts import name_shifts
-from opsmith.output_files import check_writable, write_output
 from opsmith.plan import OpenedBackend
 from opsmith.plan.executorch.resolver import Runtime, ServedForm, serve_forms
 from opsmith.runtime.defining_modules import import_defining_modules
@@ -250,7 +250,7 @@ def _check_inputs(what: ModuleToExport) -> None:
     """Raises :class:`InputsRejected` for Tensors in an order in which the runtime takes none."""
     import torch
 
-    from opsmith.torch_names import tree_leaves
+    from opsmith.schema.torch_names import tree_leaves
 
     for place, value in enumerate(tree_leaves((what.inputs, dict(what.keywords)))):
         if not isinstance(value, torch.Tensor) or value.is_contiguous():
@@ -391,7 +391,7 @@ def _operators(exported: ExportedProgram) -> list[Any]:
     """The operators that the graph and those in it call, and the functional ones of in-place calls."""
     import torch
 
-    from opsmith.torch_names import OpOverload
+    from opsmith.schema.torch_names import OpOverload
 
     found = {
         node.target: None

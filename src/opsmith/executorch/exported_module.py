@@ -79,7 +79,7 @@ class Comparison:
         """The inputs where the module is: moving them is no part of what is timed."""
         import torch
 
-        from opsmith.torch_names import tree_map_only
+        from opsmith.schema.torch_names import tree_map_only
 
         placed: tuple[tuple[Any, ...], dict[str, Any]] = tree_map_only(
             torch.Tensor, lambda tensor: tensor.to(self.device), (self._arguments, self._keywords)
@@ -139,7 +139,7 @@ def _inputs_of(path: str) -> tuple[Any, ...]:
 
 
 def _leaves(value: Any) -> list[Any]:
-    from opsmith.torch_names import tree_leaves
+    from opsmith.schema.torch_names import tree_leaves
 
     leaves: list[Any] = tree_leaves(value)
     return leaves

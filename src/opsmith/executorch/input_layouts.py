@@ -18,11 +18,11 @@ from weakref import WeakKeyDictionary
 
 import torch
 
+from opsmith.base.trusted_files import open_regular
 from opsmith.errors import InputsRejected, ProgramInvalid
 from opsmith.executorch.inputs import expected_inputs, layout_mismatch
 from opsmith.executorch.program import ExecutorchProgram, parsed_program
 from opsmith.executorch.tasks import Expected
-from opsmith.trusted_files import open_regular
 
 # Each Tensor, and whether it is contiguous.
 _Inputs: TypeAlias = Sequence[tuple[Expected, bool] | None]

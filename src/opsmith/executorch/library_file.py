@@ -12,13 +12,13 @@ from pathlib import Path
 
 import msgspec
 
+from opsmith.base.processor import processor_features
+from opsmith.base.trusted_files import MOST_BYTES_OF_BINARIES, read_regular
 from opsmith.build.executorch import find_executorch
 from opsmith.emit.executorch import SECTION
 from opsmith.errors import FileMissing, LibraryRejected
 from opsmith.executorch.elf import ElfFile, NotElf
 from opsmith.plan.executorch.library_facts import FORMAT, BuiltFor, LibraryDescription
-from opsmith.processor import processor_features
-from opsmith.trusted_files import MOST_BYTES_OF_BINARIES, read_regular
 
 _REBUILD = "build it anew here: opsmith executorch build backend.yaml -o DIR"
 

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from opsmith.base.trusted_files import open_library
 from opsmith.build.executorch import find_executorch
 from opsmith.errors import LibraryRejected
 from opsmith.executorch.library_file import LibraryFile, check_fits, read_library_file
 from opsmith.executorch.program import ExecutorchProgram
 from opsmith.plan.executorch.built_libraries import registered_on_demand
 from opsmith.plan.executorch.kernel_keys import CallForm
-from opsmith.trusted_files import open_library
 
 
 class LoadedLibrary:

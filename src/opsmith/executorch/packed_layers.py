@@ -16,9 +16,9 @@ from torch.export import ExportedProgram
 
 from opsmith.executorch.lowering_operators import OfResult, image_of_windows
 from opsmith.executorch.program_constants import ProgramConstants
-from opsmith.torch_names import OpOverload
-from opsmith.transforms.packed_convolution import packed_convolution_weight
-from opsmith.transforms.packed_linear import packed_weight
+from opsmith.executorch.transforms.packed_convolution import packed_convolution_weight
+from opsmith.executorch.transforms.packed_linear import packed_weight
+from opsmith.schema.torch_names import OpOverload
 
 NAMESPACE = "optimized"
 CONVOLUTION, LINEAR = "convolution_packed", "linear_packed"

@@ -14,6 +14,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import TypeVar
 
+from opsmith.base.trusted_files import MOST_BYTES_OF_BINARIES, read_regular
 from opsmith.errors import FileMissing, ProgramInvalid
 from opsmith.executorch.flatbuffer import NotFlatbuffer, Table
 from opsmith.executorch.program_data import ProgramData, check_whole, read_data
@@ -24,7 +25,6 @@ from opsmith.plan.executorch.kernel_keys import (
     TensorMeta,
     dtype_name,
 )
-from opsmith.trusted_files import MOST_BYTES_OF_BINARIES, read_regular
 
 T = TypeVar("T")
 

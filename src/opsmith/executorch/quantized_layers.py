@@ -19,11 +19,11 @@ from opsmith.executorch.lowering_operators import (
     image_of_windows,
 )
 from opsmith.executorch.program_constants import ProgramConstants
+from opsmith.executorch.transforms.graph_constants import GraphConstants
+from opsmith.executorch.transforms.grouped_linear import fuse_grouped_linear
+from opsmith.executorch.transforms.int8_layers import REQUANTIZED, fuse_requantized
+from opsmith.executorch.transforms.int8_linear import fuse_dynamic_linear, fuse_static_linear
 from opsmith.schema import Catalogue
-from opsmith.transforms.graph_constants import GraphConstants
-from opsmith.transforms.grouped_linear import fuse_grouped_linear
-from opsmith.transforms.int8_layers import REQUANTIZED, fuse_requantized
-from opsmith.transforms.int8_linear import fuse_dynamic_linear, fuse_static_linear
 
 _NAMESPACE = "opsmith_quantized"
 # Of graphs that call none, there is nothing to rewrite.

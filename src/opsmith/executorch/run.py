@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from opsmith.base.cache_folder import cache_root
 from opsmith.build.progress import OnProgress, Progress
-from opsmith.cache_folder import cache_root
 from opsmith.errors import FileMissing, InputsRejected, OpsmithError, ProgramFailed, nearest
 from opsmith.executorch.inputs import expected_inputs
 from opsmith.executorch.named_libraries import (

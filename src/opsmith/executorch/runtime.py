@@ -7,13 +7,13 @@ from pathlib import Path
 
 import msgspec
 
+from opsmith.base.trusted_files import read_trusted
 from opsmith.build.cache import write_whole
 from opsmith.build.executorch import INSTALL, find_executorch
 from opsmith.errors import CacheUnusable, ExecutorchMissing
 from opsmith.executorch.tasks import ListOperators, RuntimeOperators
 from opsmith.executorch.worker_process import ask
 from opsmith.plan.executorch.resolver import Runtime
-from opsmith.trusted_files import read_trusted
 
 
 def installed_runtime(cache: Path) -> Runtime:

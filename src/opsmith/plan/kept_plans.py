@@ -17,11 +17,11 @@ from typing import Any
 
 import msgspec
 
-from opsmith.cache_folder import replace_file, sealed, unsealed
+from opsmith.base.cache_folder import replace_file, sealed, unsealed
+from opsmith.base.trusted_files import read_trusted
 from opsmith.description import Backend
 from opsmith.plan.model import Entry, Plan
 from opsmith.schema import torch_version
-from opsmith.trusted_files import read_trusted
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _WHOLE = "whole"

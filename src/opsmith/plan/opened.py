@@ -6,10 +6,10 @@ from functools import cache as cache_of
 from functools import cached_property
 from pathlib import Path
 
-from opsmith.built import carried_plan
-from opsmith.cache_folder import cache_root
-from opsmith.collector import collector_paused
+from opsmith.base.cache_folder import cache_root
+from opsmith.base.collector import collector_paused
 from opsmith.description import Backend, find_backend, read_backend, read_document
+from opsmith.description.built import carried_plan
 from opsmith.plan.kept_plans import kept_plan, read_plan
 from opsmith.plan.model import Plan
 from opsmith.schema import Catalogue, read_catalogue

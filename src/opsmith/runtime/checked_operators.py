@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from opsmith.integrations.imported import when_imported
-from opsmith.torch_names import Feature, module_of, set_up
+from opsmith.runtime.integrations.imported import when_imported
+from opsmith.schema.torch_names import Feature, module_of, set_up
 
 _AUTOGRAD = ("AutogradPrivateUse1", "Autograd", "CompositeImplicitAutograd")
 
@@ -26,13 +26,13 @@ def check_registrations(device: str) -> None:
 
 
 def _replace_check(device: str) -> None:
-    from opsmith.torch_names import (
+    from opsmith.schema.torch_names import (
         _dispatch_has_kernel_for_dispatch_key,
         replace,
         set_autograd_fallback_mode,
         tree_leaves,
     )
-    from opsmith.torch_names import autograd_registration_check as of_others
+    from opsmith.schema.torch_names import autograd_registration_check as of_others
 
     def tensors_of(arguments: Any) -> list[torch.Tensor]:
         return [each for each in tree_leaves(arguments) if isinstance(each, torch.Tensor)]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import distributed
 
-from opsmith.torch_names import find, replace
+from opsmith.schema.torch_names import find, replace
 
 if TYPE_CHECKING:
     from torch.nn.parallel import DistributedDataParallel

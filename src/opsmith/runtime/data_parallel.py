@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch.nn.parallel import comm
 
-from opsmith.torch_names import _get_available_device_type, _handle_complex
+from opsmith.schema.torch_names import _get_available_device_type, _handle_complex
 
 _AnyDevice = Any  # torch.device, str or int
 _Tensors = Sequence[torch.Tensor]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opsmith.errors import ExecutorchMissing
-from opsmith.torch_names import module_of
+from opsmith.schema.torch_names import module_of
 
 if TYPE_CHECKING:
     from opsmith.description import ExternalNamespace

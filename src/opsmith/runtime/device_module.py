@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import torch
 
-from opsmith import torch_names
 from opsmith.errors import NotOffered
 from opsmith.runtime.graphs import GraphFunctions, GraphsModule, graph_type
 from opsmith.runtime.host_array import HostWindow
@@ -31,7 +30,8 @@ from opsmith.runtime.ranges import RangesModule
 from opsmith.runtime.storages import storage_types
 from opsmith.runtime.streams import StreamFunctions, StreamsModule
 from opsmith.runtime.tensor_types import tensor_types
-from opsmith.torch_names import Feature, set_up
+from opsmith.schema import torch_names
+from opsmith.schema.torch_names import Feature, set_up
 
 if TYPE_CHECKING:
     import numpy

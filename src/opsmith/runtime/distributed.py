@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import distributed
 
-from opsmith.trusted_files import check_named_libraries
+from opsmith.base.trusted_files import check_named_libraries
 
 if TYPE_CHECKING:
-    from opsmith.torch_names import C10dBackend
+    from opsmith.schema.torch_names import C10dBackend
 
 
 def backend_name(device: str) -> str:
@@ -70,7 +70,11 @@ def _make_group(device: str, name: str, options: Any) -> distributed.ProcessGrou
 def _checking_if_debugged(backend: C10dBackend, options: Any) -> C10dBackend:
     """With ``TORCH_DISTRIBUTED_DEBUG=DETAIL`` ranks compare their calls, as with PyTorch's own backends."""
     # A PyTorch without torch.distributed has neither.
-    from opsmith.torch_names import DebugLevel, _create_process_group_wrapper, get_debug_level
+    from opsmith.schema.torch_names import (
+        DebugLevel,
+        _create_process_group_wrapper,
+        get_debug_level,
+    )
 
     if get_debug_level() != DebugLevel.DETAIL:  # not the same object
         return backend

@@ -19,7 +19,7 @@ _BACKWARD = "_scaled_dot_product_fused_attention_overrideable_backward"
 
 def shape_fake_attention(_device_type: str) -> None:
     """Has tensors without data have gradients of attention, where PyTorch does not see to that."""
-    from opsmith.torch_names import _dispatch_has_kernel_for_dispatch_key as has_kernel
+    from opsmith.schema.torch_names import _dispatch_has_kernel_for_dispatch_key as has_kernel
 
     if not has_kernel(f"aten::{_BACKWARD}", "Meta"):
         _library().impl(_BACKWARD, _like_operands, "Meta")  # type: ignore[no-untyped-call]

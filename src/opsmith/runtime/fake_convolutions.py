@@ -22,7 +22,7 @@ def lay_out_fake_convolutions(device_type: str) -> None:
     """Has fake convolutions on ``device_type`` and their gradients keep channels-last where real ones do."""
     import torch
 
-    from opsmith.torch_names import fake_impls
+    from opsmith.schema.torch_names import fake_impls
 
     implementations = fake_impls.op_implementations_dict
     for operator in (
@@ -35,7 +35,7 @@ def lay_out_fake_convolutions(device_type: str) -> None:
 def _laid_out(fake: Any, device_type: str) -> Any:
     @functools.wraps(fake)
     def convolution(fake_mode: Any, operator: Any, *arguments: Any, **options: Any) -> Any:
-        from opsmith.torch_names import suggest_memory_format
+        from opsmith.schema.torch_names import suggest_memory_format
 
         results = fake(fake_mode, operator, *arguments, **options)
         given = _by_name(operator, arguments, options)
@@ -69,7 +69,7 @@ def _by_name(operator: Any, arguments: tuple[Any, ...], options: dict[str, Any])
 
 
 def _is_sized(tensor: torch.Tensor) -> bool:
-    from opsmith.torch_names import has_guarding_hint
+    from opsmith.schema.torch_names import has_guarding_hint
 
     return all(has_guarding_hint(size) for size in tensor.shape)
 
@@ -87,7 +87,7 @@ def _formats(
     """The formats of the results on the device; None where it does not matter, or the device cannot say."""
     import torch
 
-    from opsmith.torch_names import _disable_current_modes, suggest_memory_format
+    from opsmith.schema.torch_names import _disable_current_modes, suggest_memory_format
 
     nothing = (None,) * len(operator._schema.returns)
     if first is weight is torch.contiguous_format:

@@ -27,8 +27,8 @@ def shape_fakes_as_on_cpu(device_type: str) -> None:
     """Has fake results on ``device_type`` shaped as the CPU's are."""
     import torch
 
-    from opsmith.torch_names import fake_impls
-    from opsmith.torch_names import reference_decompositions as decompositions
+    from opsmith.schema.torch_names import fake_impls
+    from opsmith.schema.torch_names import reference_decompositions as decompositions
 
     implementations = fake_impls.op_implementations_dict
     for name in _ASK_FOR_THE_CPU:
@@ -50,7 +50,7 @@ def _as_on_cpu(rule: Any, device_type: str) -> Any:
     def fake(fake_mode: Any, operator: Any, *arguments: Any, **options: Any) -> Any:
         import torch
 
-        from opsmith.torch_names import FakeTensor, tree_leaves, tree_map_only
+        from opsmith.schema.torch_names import FakeTensor, tree_leaves, tree_map_only
 
         given = [each for each in tree_leaves(arguments) if isinstance(each, FakeTensor)]
         if not given or given[0].fake_device.type != device_type:
@@ -73,7 +73,7 @@ def _in_memory_format_of_input(rule: Any, device_type: str) -> Any:
     """
 
     def fake(fake_mode: Any, operator: Any, input: Any, *arguments: Any, **options: Any) -> Any:
-        from opsmith.torch_names import (
+        from opsmith.schema.torch_names import (
             FakeTensor,
             in_kernel_invocation_manager,
             suggest_memory_format,
@@ -95,7 +95,7 @@ def _on(fake_mode: Any, device: torch.device, tensor: Any) -> Any:
     """``tensor``, as if it were on ``device``."""
     import torch
 
-    from opsmith.torch_names import FakeTensor, in_kernel_invocation_manager
+    from opsmith.schema.torch_names import FakeTensor, in_kernel_invocation_manager
 
     with in_kernel_invocation_manager(fake_mode):
         meta = torch.ops.aten.alias.default(tensor)

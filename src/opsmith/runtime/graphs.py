@@ -17,7 +17,7 @@ import torch
 from opsmith.runtime.memory import AnyDevice
 from opsmith.runtime.public_module import Submodule
 from opsmith.runtime.streams import StreamContext
-from opsmith.torch_names import (
+from opsmith.schema.torch_names import (
     Feature,
     TreeSpec,
     arg_tree_leaves,
@@ -36,7 +36,7 @@ Mode: TypeAlias = Literal["default", "global", "thread_local", "relaxed"]
 @functools.cache
 def _device_graph() -> Any:
     """The class of which the graphs of devices are, made when one is asked for."""
-    from opsmith.torch_names import Graph
+    from opsmith.schema.torch_names import Graph
 
     class DeviceGraph(Graph):
         """``torch.accelerator.Graph``, whose ``capture_begin`` takes what ``torch.cuda.CUDAGraph``'s does."""

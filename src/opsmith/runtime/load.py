@@ -14,15 +14,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from opsmith.built import BuiltBackend, check_torch, fitting_backend, unchanged_backend
-from opsmith.cache_folder import cache_root
-from opsmith.collector import collector_paused
+from opsmith.base.cache_folder import cache_root
+from opsmith.base.collector import collector_paused
+from opsmith.base.trusted_files import check_named_libraries, check_trusted
 from opsmith.description import Rng, find_backend
+from opsmith.description.built import BuiltBackend, check_torch, fitting_backend, unchanged_backend
 from opsmith.errors import DriverInvalid, LoadError
-from opsmith.integrations import are_wanted, follow_imports
 from opsmith.runtime import calls, fallback_policy, fallbacks, trace
 from opsmith.runtime.compile import compiled_graphs
 from opsmith.runtime.defining_modules import import_defining_modules
+from opsmith.runtime.integrations import are_wanted, follow_imports
 from opsmith.runtime.loaded import (
     LoadedBackend,
     being_loaded,
@@ -32,8 +33,7 @@ from opsmith.runtime.loaded import (
 from opsmith.runtime.slot import check_slot, taken_by
 from opsmith.runtime.torch_import import explained_torch_import
 from opsmith.runtime.triton.device import TritonDevice, set_triton_device
-from opsmith.torch_names import Feature, set_up
-from opsmith.trusted_files import check_named_libraries, check_trusted
+from opsmith.schema.torch_names import Feature, set_up
 
 if TYPE_CHECKING:
     from opsmith.build.progress import OnProgress

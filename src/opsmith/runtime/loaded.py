@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import torch
 
     from opsmith.build.progress import OnProgress
-    from opsmith.built import BuiltBackend
     from opsmith.description import Dtypes
+    from opsmith.description.built import BuiltBackend
     from opsmith.plan import Entry, OpenedBackend, Plan
     from opsmith.runtime.python_kernels import OnError, PythonKernel, PythonKernels
     from opsmith.runtime.python_operators import PythonOperator

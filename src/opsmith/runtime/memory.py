@@ -20,7 +20,7 @@ import torch
 
 from opsmith.runtime import memory_pools
 from opsmith.runtime.public_module import Submodule
-from opsmith.torch_names import _accelerator_hooks_device_count
+from opsmith.schema.torch_names import _accelerator_hooks_device_count
 
 AnyDevice: TypeAlias = "torch.device | str | int | None"
 

@@ -7,7 +7,7 @@ is an ``AttributeError`` with the reason.
 from __future__ import annotations
 
 from opsmith.errors import NameLeftOut
-from opsmith.torch_names import Feature, missing_features
+from opsmith.schema.torch_names import Feature, missing_features
 
 _ALLOCATOR = "opsmith's caching allocator serves the device; OPSMITH_ALLOC_CONF sets it up"
 _GRAPHS = "a driver's graphs cannot be looked into"

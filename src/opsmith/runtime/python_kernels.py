@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar
 
-from opsmith.built import BuiltBackend
+from opsmith.base.trusted_files import check_trusted
 from opsmith.description import (
     Abi,
     Backend,
@@ -27,6 +27,7 @@ from opsmith.description import (
     Kernel,
     with_python_kernels,
 )
+from opsmith.description.built import BuiltBackend
 from opsmith.description.python_kernel import python_kernel
 from opsmith.errors import KernelDuplicate, LoadError, Unsupported
 from opsmith.plan import Entry, OpenedBackend, Place, Plan, Shape, resolve_group
@@ -39,7 +40,6 @@ from opsmith.schema import (
     group_declared,
     qualified,
 )
-from opsmith.trusted_files import check_trusted
 
 if TYPE_CHECKING:
     from opsmith.build.progress import OnProgress

@@ -13,12 +13,11 @@ from typing import Any
 
 import torch
 
-from opsmith import torch_names
 from opsmith.description import check_callable, location_of, parameters_of
 from opsmith.errors import KernelDuplicate, KernelRejected, Location, nearest
 from opsmith.runtime.overloads import overload_of
 from opsmith.runtime.python_kernels import PythonKernels
-from opsmith.schema import Operator, Variant, declarations_of, group_declared
+from opsmith.schema import Operator, Variant, declarations_of, group_declared, torch_names
 
 
 class PythonOperator:

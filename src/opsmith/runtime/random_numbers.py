@@ -12,7 +12,7 @@ import torch
 
 from opsmith.runtime.memory import AnyDevice
 from opsmith.runtime.public_module import Submodule
-from opsmith.torch_names import _accelerator_hooks_device_count
+from opsmith.schema.torch_names import _accelerator_hooks_device_count
 
 
 class PhiloxNumbers(NamedTuple):

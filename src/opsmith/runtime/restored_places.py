@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from opsmith.torch_names import find, replace
+from opsmith.schema.torch_names import find, replace
 
 
 def restore_to_an_index(device: str) -> None:

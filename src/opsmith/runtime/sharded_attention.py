@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from opsmith.integrations.imported import when_imported
+from opsmith.runtime.integrations.imported import when_imported
 
 
 def split_attention(_device: str) -> None:

@@ -125,7 +125,7 @@ def shared_in(item: object) -> Iterator[torch.Tensor | torch.UntypedStorage]:
     """The tensors in containers, and those of modules.  What hides in other objects is met when pickled."""
     import torch
 
-    from opsmith.torch_names import tree_iter
+    from opsmith.schema.torch_names import tree_iter
 
     for leaf in tree_iter(item):
         if isinstance(leaf, torch.Tensor | torch.UntypedStorage):
@@ -170,7 +170,7 @@ def _empty_storage(backend: str, device: torch.device) -> torch.UntypedStorage:
 
 
 def _with_bits(conj: bool, neg: bool, rebuild: Callable[..., Any], arguments: Any) -> torch.Tensor:
-    from opsmith.torch_names import _set_conj, _set_neg
+    from opsmith.schema.torch_names import _set_conj, _set_neg
 
     tensor: torch.Tensor = rebuild(*arguments)
     _set_conj(tensor, conj)

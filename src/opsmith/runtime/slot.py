@@ -22,7 +22,7 @@ def check_slot(wanted: str) -> None:
     """Raises :class:`SlotTaken` where a device that is not opsmith's has PyTorch's slot; imports torch."""
     import torch
 
-    from opsmith.torch_names import _get_privateuse1_backend_name
+    from opsmith.schema.torch_names import _get_privateuse1_backend_name
 
     taken = _get_privateuse1_backend_name()
     if taken == _UNNAMED:

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from opsmith import torch_names
+from opsmith.schema import torch_names
 
 _DTYPES = {
     "DoubleStorage": torch.float64,

@@ -21,7 +21,7 @@ def refuse_symmetric_memory(device: str) -> None:
     """
     if not distributed.is_available():
         return
-    from opsmith.torch_names import _SymmetricMemory, replace
+    from opsmith.schema.torch_names import _SymmetricMemory, replace
 
     def refused(function: Callable[..., R]) -> Callable[..., R]:
         @wraps(function)

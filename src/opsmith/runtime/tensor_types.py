@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from opsmith import torch_names
+from opsmith.schema import torch_names
 
 _DTYPES = {
     "DoubleTensor": torch.float64,

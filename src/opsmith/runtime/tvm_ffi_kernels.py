@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.utils.dlpack import DLDeviceType
 
+from opsmith.base.trusted_files import check_trusted
 from opsmith.description import (
     SHARED_LIBRARY,
     DimOrder,
@@ -30,7 +31,6 @@ from opsmith.runtime.kernel_modules import absent, module_of, needed, refusal
 from opsmith.runtime.memory_operands import Contiguous, place_operands
 from opsmith.runtime.overloads import overload_of
 from opsmith.runtime.streams import current_handle
-from opsmith.trusted_files import check_trusted
 
 
 def call_of_kernel(entry: Entry, schema: str) -> Callable[..., None]:

@@ -24,7 +24,7 @@ from opsmith.errors import NotBuilt, OpsmithError, SlotTaken
 from opsmith.runtime.autoload import VARIABLE
 
 if TYPE_CHECKING:
-    from opsmith.built import BuiltBackend
+    from opsmith.description.built import BuiltBackend
 
 BUILD_VARIABLE = "OPSMITH_BUILD_ON_IMPORT"
 
@@ -108,7 +108,7 @@ def _is_loaded(description: Path, *, with_adapter: bool) -> bool:
 
 def _found(description: Path, *, with_adapter: bool) -> BuiltBackend:
     """The libraries that lie built, and what calls Python kernels, if wanted.  Raises :class:`NotBuilt`."""
-    from opsmith.built import carried_backend
+    from opsmith.description.built import carried_backend
     from opsmith.errors import PackageUnfit
 
     built, reason = None, "it is not built for this environment"

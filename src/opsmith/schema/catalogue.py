@@ -26,7 +26,7 @@ from opsmith.schema.operator import Composite, Group, Operator, Result, Variant
 from opsmith.schema.recorded import files_of, nearest_release, read_recorded
 
 if TYPE_CHECKING:
-    from opsmith.torch_names import (
+    from opsmith.schema.torch_names import (
         FunctionSchema,
         NativeFunction,
         NativeFunctionsGroup,
@@ -56,7 +56,7 @@ class Catalogue:
 
 @functools.cache
 def _parsed_yaml() -> ParsedYaml:
-    from opsmith.torch_names import parse_native_yaml
+    from opsmith.schema.torch_names import parse_native_yaml
 
     functions, tags = _aten_yaml()
     return parse_native_yaml(str(functions), str(tags))
@@ -91,7 +91,7 @@ def native_names() -> frozenset[str]:
 
 def cpu_kernels() -> Mapping[str, str]:
     """PyTorch's own CPU kernel of each operator that has one: a function, or a structured class."""
-    from opsmith.torch_names import TorchgenKey
+    from opsmith.schema.torch_names import TorchgenKey
 
     parsed = _parsed_yaml()
     kernels = {}
@@ -107,7 +107,7 @@ def cpu_kernels() -> Mapping[str, str]:
 
 def composite_kernels() -> Mapping[str, str]:
     """PyTorch's composite kernel of each operator that has one: its dispatch key and its function."""
-    from opsmith.torch_names import TorchgenKey
+    from opsmith.schema.torch_names import TorchgenKey
 
     kernels = {}
     for function in _native_functions():
@@ -174,7 +174,7 @@ _FACTS_BEYOND_THE_NAME = attrgetter(*(each.name for each in fields(Operator)[2:]
 
 def native_function_of(namespace: str, schema: str, tags: Sequence[str] = ()) -> NativeFunction:
     """torchgen's model of ``schema``; raises what torchgen does where that is not one."""
-    from opsmith.torch_names import FunctionSchema, Location, NativeFunction
+    from opsmith.schema.torch_names import FunctionSchema, Location, NativeFunction
 
     # from_yaml takes every `::` for a namespace's, in a default too: str mode="a::b".
     declared: dict[str, object] = {"func": f"{namespace}::{schema.replace('::', '.')}"}
@@ -203,7 +203,7 @@ def stand_in_schema(operator: Operator) -> str:
 @functools.cache
 def parsed_schema(schema: str) -> FunctionSchema:
     """torchgen's model of a schema without its namespace."""
-    from opsmith.torch_names import FunctionSchema
+    from opsmith.schema.torch_names import FunctionSchema
 
     return FunctionSchema.parse(schema)
 
@@ -250,7 +250,7 @@ def _functions_by_base() -> Mapping[str, Sequence[NativeFunction]]:
 @functools.cache
 def structured_group(out_name: str) -> NativeFunctionsGroup:
     """torchgen's group of the structured operator whose out variant is ``out_name``."""
-    from opsmith.torch_names import NativeFunctionsGroup, pre_group_native_functions
+    from opsmith.schema.torch_names import NativeFunctionsGroup, pre_group_native_functions
 
     function = native_function(out_name)
     members = _functions_by_base()[function.func.name.name.base]
@@ -280,7 +280,7 @@ def _composite_of(function: NativeFunction) -> Composite:
 
 def results_of(function: NativeFunction) -> tuple[Result, ...] | None:
     """The :attr:`Operator.results` of torchgen's model of an operator."""
-    from opsmith.torch_names import SchemaKind
+    from opsmith.schema.torch_names import SchemaKind
 
     kind = function.func.kind()
     if kind is SchemaKind.functional:
@@ -306,7 +306,7 @@ def results_of(function: NativeFunction) -> tuple[Result, ...] | None:
 
 def _holds_tensors(kind: Type) -> bool | None:
     """Whether a type is a list of Tensors; ``None`` where it is neither that nor a Tensor."""
-    from opsmith.torch_names import BaseTy, BaseType, ListType
+    from opsmith.schema.torch_names import BaseTy, BaseType, ListType
 
     tensor = BaseType(BaseTy.Tensor)
     if kind == tensor:
@@ -371,7 +371,7 @@ _SHARED = {
 
 
 def _kernel(function: NativeFunction, key: str) -> object:
-    from opsmith.torch_names import TorchgenKey
+    from opsmith.schema.torch_names import TorchgenKey
 
     return _parsed_yaml().backend_indices[TorchgenKey.parse(key)].get_kernel(function)
 
@@ -460,7 +460,7 @@ _MADE_FROM = ("catalogue.py", "operator.py", "kept_catalogue.py", "recorded.py")
 
 def _parsed() -> Stored:
     """The operators and groups, by torchgen; about 0.8 s."""
-    from opsmith.torch_names import SchemaKind, pre_group_native_functions
+    from opsmith.schema.torch_names import SchemaKind, pre_group_native_functions
 
     functions = _native_functions()
     operators = {str(function.func.name): operator_of(function) for function in functions}

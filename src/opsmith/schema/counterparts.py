@@ -29,7 +29,7 @@ from opsmith.schema.catalogue import (
 from opsmith.schema.operator import GENERATED, Group, Operator, Variant
 
 if TYPE_CHECKING:
-    from opsmith.torch_names import FunctionSchema, NativeFunction, OperatorName
+    from opsmith.schema.torch_names import FunctionSchema, NativeFunction, OperatorName
 
 # The tags that a generated variant shares with those that its author wrote.
 _INHERITED_TAGS = frozenset(
@@ -182,7 +182,7 @@ def _functional(origin: Operator, tags: frozenset[str]) -> Operator:
 @functools.cache
 def _out(origin: Operator, tags: frozenset[str]) -> Operator:
     """The out variant of a functional or in-place ``origin``."""
-    from opsmith.torch_names import functional_to_out_signature, self_to_out_signature
+    from opsmith.schema.torch_names import functional_to_out_signature, self_to_out_signature
 
     to_out = {
         Variant.FUNCTIONAL: functional_to_out_signature,
@@ -193,7 +193,7 @@ def _out(origin: Operator, tags: frozenset[str]) -> Operator:
 
 def _functional_schema(function: NativeFunction) -> FunctionSchema:
     """The functional schema of an in-place or out variant; results keep the names of multiple outs."""
-    from opsmith.torch_names import OperatorName, Return
+    from opsmith.schema.torch_names import OperatorName, Return
 
     func = function.func
     signature = func.signature(keep_return_names=True)
@@ -213,7 +213,7 @@ def _functional_schema(function: NativeFunction) -> FunctionSchema:
 
 def _mutable_schema(function: NativeFunction, name: OperatorName) -> FunctionSchema:
     """The schema of what returns an out variant's results and writes to the same other arguments."""
-    from opsmith.torch_names import Return
+    from opsmith.schema.torch_names import Return
 
     func = function.func
     returns = tuple(

@@ -487,7 +487,7 @@ class _Reader:
                 )
 
     def _parsed(self, namespace: str, name: str, schema: str, tags: tuple[str, ...]) -> Operator:
-        from opsmith.torch_names import (
+        from opsmith.schema.torch_names import (
             DispatcherSignature,
             NativeSignature,
             native_function_manager,

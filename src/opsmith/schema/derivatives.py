@@ -31,7 +31,7 @@ class Differentiable(Enum):
 
 def differentiable(operator: Operator, catalogue: Catalogue) -> Differentiable:
     """Where the gradient of ``operator``, one of ``catalogue``, comes from."""
-    from opsmith.torch_names import DONT_REQUIRE_DERIVATIVE
+    from opsmith.schema.torch_names import DONT_REQUIRE_DERIVATIVE
 
     if operator.variant is Variant.OUT:
         return Differentiable.NO

@@ -14,7 +14,7 @@ from opsmith.schema.catalogue import function_schema, stand_in, torch_function
 from opsmith.schema.operator import Operator, Variant
 
 if TYPE_CHECKING:
-    from opsmith.torch_names import Argument
+    from opsmith.schema.torch_names import Argument
 
 
 # Whether operands may be scalars on the CPU follows from the first; torchgen insists on the second for
@@ -24,7 +24,7 @@ _INHERITED = frozenset({"pointwise", "nondeterministic_seeded"})
 
 def result_names(operator: Operator) -> tuple[str, ...]:
     """The names of an operator's results: the schema's, or ``result``, ``result0``, …"""
-    from opsmith.torch_names import return_names
+    from opsmith.schema.torch_names import return_names
 
     is_atens = operator.namespace == "aten"
     return tuple(return_names(torch_function(operator if is_atens else stand_in(operator))))

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import msgspec
 
-from opsmith.cache_folder import cache_root, replace_file
+from opsmith.base.cache_folder import cache_root, replace_file
+from opsmith.base.trusted_files import read_trusted
 from opsmith.schema.operator import Group, Operator
-from opsmith.trusted_files import read_trusted
 
 
 class Stored(msgspec.Struct, array_like=True):

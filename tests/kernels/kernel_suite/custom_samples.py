@@ -18,10 +18,10 @@ from llm_samples import llm
 from torch import Tensor
 from torch.nn import functional
 
-from opsmith.transforms.grouped_linear import packed_grouped_weight
-from opsmith.transforms.int8_packing import packed_int8_kernel, packed_int8_weight
-from opsmith.transforms.packed_convolution import packed_convolution_weight
-from opsmith.transforms.packed_linear import packed_weight
+from opsmith.executorch.transforms.grouped_linear import packed_grouped_weight
+from opsmith.executorch.transforms.int8_packing import packed_int8_kernel, packed_int8_weight
+from opsmith.executorch.transforms.packed_convolution import packed_convolution_weight
+from opsmith.executorch.transforms.packed_linear import packed_weight
 
 INTEGERS = (torch.int8, torch.uint8, torch.int16, torch.uint16, torch.int32)
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)

@@ -18,7 +18,7 @@ from torch.nn import functional
 import opsmith
 from fell_back import fell_back
 from instruction_sets import skip_unsupported
-from opsmith.transforms.packed_linear import pack_linear_layers, packed_weight
+from opsmith.executorch.transforms.packed_linear import pack_linear_layers, packed_weight
 from refusal import refusal
 
 # In the default run the widest; the others compute the same calls in ``test_kernels_in_executorch.py``.

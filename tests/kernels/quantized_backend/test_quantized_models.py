@@ -17,10 +17,10 @@ import opsmith
 import quantized_models
 from fell_back import fell_back
 from opsmith.errors import OperatorUnknown
-from opsmith.transforms.grouped_linear import fuse_8da4w_linear, packed_grouped_weight
-from opsmith.transforms.int8_layers import fuse_int8_layers
-from opsmith.transforms.int8_linear import fuse_int8_linear
-from opsmith.transforms.int8_packing import packed_int8_kernel, packed_int8_weight
+from opsmith.executorch.transforms.grouped_linear import fuse_8da4w_linear, packed_grouped_weight
+from opsmith.executorch.transforms.int8_layers import fuse_int8_layers
+from opsmith.executorch.transforms.int8_linear import fuse_int8_linear
+from opsmith.executorch.transforms.int8_packing import packed_int8_kernel, packed_int8_weight
 from refusal import refusal
 
 pytestmark = pytest.mark.isolated(OPSMITH_HOST_WINDOW=("on", "off"))

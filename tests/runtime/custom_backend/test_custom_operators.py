@@ -13,7 +13,7 @@ from torch.testing._internal.optests.generate_tests import OpCheckError
 
 import needs
 import opsmith
-from opsmith.explain.explanation import Explanation, explain
+from opsmith.observe.explain.explanation import Explanation, explain
 from refusal import printed_warnings, refusal
 
 pytestmark = pytest.mark.isolated(OPSMITH_HOST_WINDOW=("on", "off"), nightly=("off",))

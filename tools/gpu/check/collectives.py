@@ -26,7 +26,7 @@ from torch import distributed as dist
 
 import opsmith
 from opsmith.driver import OpenedDriver
-from opsmith.driver_check.targets import find_target
+from opsmith.vendor.driver_check.targets import find_target
 
 Found = dict[str, Any]
 _SECONDS = 25.0

@@ -25,7 +25,7 @@ from raw_kernels import RawKernels
 
 import opsmith
 from opsmith.driver import OpenedDriver
-from opsmith.driver_check.targets import find_target
+from opsmith.vendor.driver_check.targets import find_target
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import stand_in

@@ -13,11 +13,11 @@ from rich.table import Table
 
 from opsmith.cli import options
 from opsmith.cli.console import Json, err, fail, many, out, print_json, shown_progress
-from opsmith.driver_check.checks import CHECKS
-from opsmith.driver_check.model import Check, Finding, Report, Verdict
-from opsmith.driver_check.running import Target, check_driver, chosen_checks
-from opsmith.driver_check.targets import find_target
 from opsmith.errors import OpsmithError
+from opsmith.vendor.driver_check.checks import CHECKS
+from opsmith.vendor.driver_check.model import Check, Finding, Report, Verdict
+from opsmith.vendor.driver_check.running import Target, check_driver, chosen_checks
+from opsmith.vendor.driver_check.targets import find_target
 
 _MARKS = {
     Verdict.PASSED: "[green]ok[/]",

@@ -12,7 +12,7 @@ from opsmith.cli.executorch.served_forms import form_json, served_forms
 from opsmith.cli.options import Backend
 from opsmith.description import find_backend
 from opsmith.executorch.export import ExportPass, ModuleToExport, export_program
-from opsmith.programs.module import made_by_factory
+from opsmith.observe.programs.module import made_by_factory
 
 
 def export_module(

@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opsmith import torch_names
 from opsmith.conformance.comparison import (
     SampleOutcome,
     bytes_of,
@@ -32,7 +31,8 @@ from opsmith.conformance.fuzzing.execution import Execution, apart, written_by
 from opsmith.conformance.fuzzing.program import Program, Ref, Step
 from opsmith.conformance.fuzzing.undefined import is_undefined
 from opsmith.conformance.subject import WIDEST, Refused, Watch
-from opsmith.torch_names import default_tolerances
+from opsmith.schema import torch_names
+from opsmith.schema.torch_names import default_tolerances
 
 # Bytes are compared here as numbers; a view of what nobody else has is as good as none; and nobody asks by
 # which operator a gradient came about.

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import msgspec
 
+from opsmith.base.cache_folder import cache_root
 from opsmith.build.backend import build_backend
 from opsmith.build.progress import OnProgress
-from opsmith.cache_folder import cache_root
 from opsmith.conformance.database import known_entries
 from opsmith.conformance.expected_failures import read_expected_failures
 from opsmith.conformance.fuzzing.findings import Finding, FuzzOutcome

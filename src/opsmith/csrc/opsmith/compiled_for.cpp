@@ -16,7 +16,7 @@ struct Note {
   char description[32];
 };
 
-// An owner's own types begin at 1. built/torch_note.py reads this one.
+// An owner's own types begin at 1. description/built/torch_note.py reads this one.
 [[gnu::section(".note.opsmith"), gnu::used, gnu::retain]] alignas(4) constexpr Note kCompiledFor{
     sizeof "opsmith", sizeof Note::description, 1, "opsmith", TORCH_VERSION};
 

@@ -532,7 +532,7 @@ def _overlap(first: tuple[ArgMeta, ...], second: tuple[ArgMeta, ...]) -> bool:
 
 
 def _tensor_arguments(schema: str, location: Location) -> tuple[str, ...]:
-    from opsmith.torch_names import FunctionSchema
+    from opsmith.schema.torch_names import FunctionSchema
 
     try:
         parsed = FunctionSchema.parse(schema)

@@ -4,7 +4,7 @@
 // The weight is packed in panels of kPackedPanel columns. A panel begins with the sums of its columns, int32;
 // then come steps of 64 bytes, for 4 products of each column: byte 4·c + j has column c's value for product j
 // of the step. Depth and columns are filled up with zeros. The layout is the same on every machine, since
-// programs carry packed weights: opsmith/transforms/int8_packing.py writes it.
+// programs carry packed weights: opsmith/executorch/transforms/int8_packing.py writes it.
 #pragma once
 
 #include <cstdint>

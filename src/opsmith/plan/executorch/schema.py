@@ -18,7 +18,7 @@ from opsmith.schema import Catalogue, Operator, Variant
 from opsmith.schema.catalogue import function_schema
 
 if TYPE_CHECKING:
-    from opsmith.torch_names import Argument
+    from opsmith.schema.torch_names import Argument
 
 # Types that runtime/core/evalue.h can hold and executorch/codegen/api/et_cpp.py has in C++ (1.4.1): not
 # Device, which the documentation lists.

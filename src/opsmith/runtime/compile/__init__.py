@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
 
-from opsmith.integrations.imported import when_imported
-from opsmith.torch_names import Feature, module_of, set_up
+from opsmith.runtime.integrations.imported import when_imported
+from opsmith.schema.torch_names import Feature, module_of, set_up
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import sympy
 import torch
 
-from opsmith.torch_names import (
+from opsmith.schema.torch_names import (
     CSE,
     CSEVariable,
     ExprPrinter,

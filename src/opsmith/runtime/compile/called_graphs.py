@@ -20,7 +20,7 @@ from opsmith.runtime.compile.cpp_graphs import written_by_functions
 from opsmith.runtime.compile.eager_kernels import NOTHING_FUSED
 from opsmith.runtime.compile.replayed_graphs import Call, replayed
 from opsmith.runtime.compile.triton_kernels import tritons_compiler
-from opsmith.torch_names import (
+from opsmith.schema.torch_names import (
     CompiledFxGraph,
     OpOverload,
     OutputCode,
@@ -29,8 +29,8 @@ from opsmith.torch_names import (
     get_all_devices,
     replace,
 )
-from opsmith.torch_names import _compile_fx_inner as compile_graph
-from opsmith.torch_names import inductor_metrics as metrics
+from opsmith.schema.torch_names import _compile_fx_inner as compile_graph
+from opsmith.schema.torch_names import inductor_metrics as metrics
 
 _log = logging.getLogger(__name__)
 

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import msgspec
 
-from opsmith.integrations.imported import when_imported
 from opsmith.runtime.exit_files import write_at_exit
+from opsmith.runtime.integrations.imported import when_imported
 from opsmith.runtime.loaded import loaded_backend
-from opsmith.torch_names import Feature, module_of, set_up
+from opsmith.schema.torch_names import Feature, module_of, set_up
 
 REPORT_VARIABLE = "OPSMITH_COMPILE_REPORT"
 """A folder: at exit, each process that loaded a backend writes there what it compiled, as ``<pid>.json``."""
@@ -103,7 +103,7 @@ def _libraries() -> tuple[str, ...]:
 
 
 def _hear_of_breaks() -> None:
-    from opsmith.torch_names import graph_break_log as logger
+    from opsmith.schema.torch_names import graph_break_log as logger
 
     logger.addHandler(_Listener())
     logger.setLevel(logging.DEBUG)

@@ -8,7 +8,7 @@ import torch
 
 from opsmith.plan.model import Compiling
 from opsmith.runtime.loaded import loaded_backend
-from opsmith.torch_names import OpOverload
+from opsmith.schema.torch_names import OpOverload
 
 called_in_code: list[list[str]] = []
 """The operators that each graph's code calls, of the graphs for which code was generated."""
@@ -32,7 +32,7 @@ def overloads(names: tuple[str, ...]) -> frozenset[OpOverload]:
 
 def note_called() -> None:
     """Adds what the graph calls that is being written to :data:`called_in_code`."""
-    from opsmith.torch_names import ExternKernelSchedulerNode, MultiOutput, V
+    from opsmith.schema.torch_names import ExternKernelSchedulerNode, MultiOutput, V
 
     nodes = V.graph.scheduler.nodes
     called = [node.node for node in nodes if isinstance(node, ExternKernelSchedulerNode)]

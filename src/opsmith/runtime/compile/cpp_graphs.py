@@ -15,11 +15,11 @@ from typing import Any
 
 import torch
 
-from opsmith import torch_names
 from opsmith.build.csrc import CSRC
 from opsmith.description import FusedKernel, Inductor
 from opsmith.runtime.compile.compiling import compiling, note_called
-from opsmith.torch_names import Feature, OpOverload
+from opsmith.schema import torch_names
+from opsmith.schema.torch_names import Feature, OpOverload
 
 # AOTInductor's model supports the devices that PyTorch knows; of these, MPS' code gets memory by functions.
 _MODEL_OF_DEVICE = """
@@ -37,7 +37,7 @@ _CALLED = frozenset(
 @contextmanager
 def written_by_functions() -> Iterator[None]:
     """Within it AOTInductor compiles what it writes, and no header of PyTorch's before."""
-    from opsmith.torch_names import inductor_config
+    from opsmith.schema.torch_names import inductor_config
 
     # There is none for the device, and definitions go before it.
     with inductor_config.patch({"aot_inductor.precompile_headers": False}):
@@ -56,7 +56,7 @@ def fused_kernel_in_cpp(name: str, is_reduction: bool, source: str, fused: Fused
 def cpp_wrapper_codegen(device: str) -> type:
     """The class that writes graphs on ``device``."""
     torch_names.require(Feature.AOT_INDUCTOR)
-    from opsmith.torch_names import CppWrapperCpu
+    from opsmith.schema.torch_names import CppWrapperCpu
 
     if torch_names.has("DEVICE_TO_ATEN"):  # others ask DeviceOpOverrides.aten_device_type
         torch_names.DEVICE_TO_ATEN[device] = "at::kPrivateUse1"

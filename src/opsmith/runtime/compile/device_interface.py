@@ -10,7 +10,7 @@ import torch
 from opsmith import runtime
 from opsmith.runtime.loaded import loaded_backend
 from opsmith.runtime.streams import current_handle
-from opsmith.torch_names import (
+from opsmith.schema.torch_names import (
     DeviceInterface,
     _accelerator_exchangeDevice,
     caching_worker_current_devices,
@@ -34,7 +34,7 @@ def trace_calls_only(_device: str) -> None:
     of PyTorch's on that no graph can be compiled in.
     """
     # Here: its module imports what this one is told of.
-    from opsmith.torch_names import BUILTIN_INLINE_WHEN_CALLED, add_trace_rule
+    from opsmith.schema.torch_names import BUILTIN_INLINE_WHEN_CALLED, add_trace_rule
 
     add_trace_rule(runtime.__name__)
     BUILTIN_INLINE_WHEN_CALLED.update(runtime.__path__)
@@ -48,7 +48,7 @@ def exchanged_device(device: int) -> int:
 def trace_device_contexts(_device: str) -> None:
     """Has Dynamo keep ``torch.<name>.device(…)`` and ``device_of(…)`` in graphs."""
     from opsmith.runtime.device_module import CurrentDevice
-    from opsmith.torch_names import (
+    from opsmith.schema.torch_names import (
         GenericDeviceVariable,
         register_device_context_manager,
     )

@@ -11,7 +11,7 @@ from typing import Any
 @cache
 def guard_devices(device: str) -> None:
     """Has graphs make each index of ``device`` the current one where they run on it."""
-    from opsmith.torch_names import device_need_guard as of_others
+    from opsmith.schema.torch_names import device_need_guard as of_others
 
     def device_need_guard(asked: str) -> bool:
         return asked == device or of_others(asked)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from opsmith.runtime.compile.compiling import compiling, overloads
-from opsmith.torch_names import OpOverload, tree_leaves
+from opsmith.schema.torch_names import OpOverload, tree_leaves
 
 NOTHING_FUSED = "no library of the backend has a fused kernel"
 

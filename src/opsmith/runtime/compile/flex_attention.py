@@ -12,12 +12,12 @@ from typing import Any
 
 from torch import Tensor
 
-from opsmith.torch_names import DispatchKey, replace
+from opsmith.schema.torch_names import DispatchKey, replace
 
 
 def let_through(device: str) -> None:
     """Has ``torch.nn.attention.flex_attention`` take tensors on ``device``."""
-    from opsmith.torch_names import validate_flex_attention as of_others
+    from opsmith.schema.torch_names import validate_flex_attention as of_others
 
     def validate_device(query: Tensor, key: Tensor, value: Tensor) -> None:
         if query.device.type != device:
@@ -28,7 +28,7 @@ def let_through(device: str) -> None:
 
 def calculate_by_operators(device: str) -> None:
     """Has the higher-order operator ``flex_attention`` call operators on ``device``."""
-    from opsmith.torch_names import flex_attention_operator, sdpa_dense
+    from opsmith.schema.torch_names import flex_attention_operator, sdpa_dense
 
     kernels = flex_attention_operator.py_kernels
     of_others: Callable[..., Any] = kernels[DispatchKey.Autograd]

@@ -19,7 +19,7 @@ from opsmith.runtime.compile.compiling import compiling
 from opsmith.runtime.compile.cpp_graphs import fused_kernel_in_cpp
 from opsmith.runtime.compile.eager_kernels import NOTHING_FUSED
 from opsmith.runtime.compile.fused_reductions import reduction_rule, renamed
-from opsmith.torch_names import (
+from opsmith.schema.torch_names import (
     BackendFeature,
     CSEVariable,
     DeferredLine,

@@ -21,7 +21,7 @@ from opsmith.description import Inductor, Triton
 from opsmith.errors import NotOffered
 from opsmith.runtime.compile.compiling import compiling, note_called, overloads
 from opsmith.runtime.loaded import loaded_backend
-from opsmith.torch_names import (
+from opsmith.schema.torch_names import (
     CustomGraphModulePass,
     DeviceOpOverrides,
     OpOverload,
@@ -49,7 +49,7 @@ def register_code_generation(device: str) -> None:
 
 def keep_operators(device: str) -> None:
     """Has Inductor's decompositions leave the operators to ``device`` that the plan keeps."""
-    from opsmith.torch_names import inductor_decompositions as decompositions
+    from opsmith.schema.torch_names import inductor_decompositions as decompositions
 
     def unless_kept(operator: OpOverload, decompose: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(decompose)
@@ -67,7 +67,7 @@ def keep_operators(device: str) -> None:
 
 def keep_layouts(device: str) -> None:
     """Has Inductor leave convolutions on ``device`` the memory formats they have, where the plan says so."""
-    from opsmith.torch_names import GraphLowering, inductor_config
+    from opsmith.schema.torch_names import GraphLowering, inductor_config
 
     decide = GraphLowering.decide_layout_opt
 
@@ -188,7 +188,7 @@ class _CalledOperators(CustomGraphModulePass):
         self._device = device
 
     def __call__(self, gm: torch.fx.GraphModule) -> None:
-        from opsmith.torch_names import lowerings, make_fallback
+        from opsmith.schema.torch_names import lowerings, make_fallback
 
         if compiling().inductor is Inductor.EAGER_KERNELS:
             from opsmith.runtime.compile.eager_kernels import mark_called
@@ -271,7 +271,7 @@ class _Wrapper:
 
 @cache
 def _wrapper_codegen() -> Any:
-    from opsmith.torch_names import PythonWrapperCodegen, SubgraphPythonWrapperCodegen
+    from opsmith.schema.torch_names import PythonWrapperCodegen, SubgraphPythonWrapperCodegen
 
     class CallsHostKernels(PythonWrapperCodegen):
         def _generate_kernel_call_helper(

@@ -6,12 +6,12 @@ of its schema, in which libraries' operators have them as they like.
 
 from __future__ import annotations
 
-from opsmith.torch_names import CFunctionSchema, OpOverload, replace
+from opsmith.schema.torch_names import CFunctionSchema, OpOverload, replace
 
 
 def keep_the_order_of_schemas(_device: str) -> None:
     """Has PyTorch find no out variant of a custom operator where the order would be another."""
-    from opsmith.torch_names import to_out_variant as of_pytorch
+    from opsmith.schema.torch_names import to_out_variant as of_pytorch
 
     def found_in_order(op: OpOverload) -> OpOverload | None:
         found: OpOverload | None = of_pytorch(op)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from opsmith.errors import TorchNameMissing
-from opsmith.torch_names import Feature, OpOverload, require
+from opsmith.schema.torch_names import Feature, OpOverload, require
 
 _log = logging.getLogger(__name__)
 
@@ -169,7 +169,7 @@ class ReplayedCalls:
 
     def _record(self, inputs: Sequence[Any]) -> _Recording | None:
         # Here: some releases lack it.
-        from opsmith.torch_names import is_non_overlapping_and_dense_or_false
+        from opsmith.schema.torch_names import is_non_overlapping_and_dense_or_false
 
         module = getattr(torch, self._device)
         moving = frozenset(at for at in self._moving if isinstance(inputs[at], Tensor))

@@ -10,7 +10,7 @@ from typing import Any
 
 from opsmith.errors import KernelRejected
 from opsmith.plan.model import Compiling
-from opsmith.torch_names import inductor_config
+from opsmith.schema.torch_names import inductor_config
 
 
 @contextmanager
@@ -24,7 +24,7 @@ def tritons_compiler(plan: Compiling, device: str) -> Iterator[None]:
         yield
         return
     # Here: some releases lack it, and graphs without Triton do not need it.
-    from opsmith.torch_names import register_benchmarker
+    from opsmith.schema.torch_names import register_benchmarker
 
     if importlib.util.find_spec("triton") is None:
         yield

@@ -19,17 +19,17 @@ import torch
 from opsmith.description import Inductor
 from opsmith.runtime.compile.compiling import compiling
 from opsmith.runtime.compile.devices import replace_everywhere
-from opsmith.torch_names import _torchinductor_pyobject_tensor_data_ptr, has
+from opsmith.schema.torch_names import _torchinductor_pyobject_tensor_data_ptr, has
 
 if TYPE_CHECKING:
-    from opsmith.torch_names import BaseSchedulerNode, OpOverload
+    from opsmith.schema.torch_names import BaseSchedulerNode, OpOverload
 
 _DATA_POINTER = "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR"
 
 
 def scheduling(device: str, scheduler: Any) -> Any:
     """The scheduling that generates C++ for ``device``: Inductor's own."""
-    from opsmith.torch_names import CppScheduling
+    from opsmith.schema.torch_names import CppScheduling
 
     _take_for_cpp(device)
     if scheduler is not None:  # else only features are asked for
@@ -39,7 +39,7 @@ def scheduling(device: str, scheduler: Any) -> Any:
 
 def scatter_as_on_cpu(device: str) -> None:
     """Has Inductor call sums that are scattered where it does on the CPU: its C++ cannot add them all."""
-    from opsmith.torch_names import use_scatter_fallback as of_others
+    from opsmith.schema.torch_names import use_scatter_fallback as of_others
 
     def use_scatter_fallback(
         operator: OpOverload,
@@ -77,11 +77,11 @@ def _keep_order(scheduler: Any) -> None:
 @cache
 def _take_for_cpp(device: str) -> None:
     """Has Inductor decide for ``device`` as for the CPU where that is about C++."""
-    from opsmith.torch_names import get_current_backend as of_others
-    from opsmith.torch_names import replace
+    from opsmith.schema.torch_names import get_current_backend as of_others
+    from opsmith.schema.torch_names import replace
 
     def get_current_backend(device_type: str | None = None) -> str:
-        from opsmith.torch_names import V
+        from opsmith.schema.torch_names import V
 
         asked = device_type or V.graph.get_current_device_or_throw().type
         return "cpp" if asked == device else of_others(asked)
@@ -96,7 +96,7 @@ def _take_for_cpp(device: str) -> None:
 
 def host_kernels(_: object) -> Any:
     """For generated code: compiles kernels whose Tensors may be on the device."""
-    from opsmith.torch_names import AsyncCompile, CppPythonBindingsCodeCache
+    from opsmith.schema.torch_names import AsyncCompile, CppPythonBindingsCodeCache
 
     class Kernels(CppPythonBindingsCodeCache):
         @classmethod

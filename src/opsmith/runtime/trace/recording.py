@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from opsmith.base.output_files import write_output
+from opsmith.base.trusted_files import open_library
 from opsmith.errors import FilterInvalid, LoadError, TraceRejected, nearest
-from opsmith.output_files import write_output
 from opsmith.runtime.exit_files import write_of_process
 from opsmith.runtime.loaded import loaded_if_any, when_kernels_change
 from opsmith.runtime.trace import VARIABLE
@@ -37,7 +38,6 @@ from opsmith.runtime.trace.traced_calls import (
     routed,
     totals,
 )
-from opsmith.trusted_files import open_library
 
 if TYPE_CHECKING:
     from torch.nn import Module

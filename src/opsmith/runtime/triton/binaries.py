@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
+from opsmith.base.trusted_files import open_library
 from opsmith.errors import LoadError, Unsupported
 from opsmith.runtime.triton.device import triton_device
-from opsmith.trusted_files import open_library
 
 _LAUNCH = "opsmith_triton_launch"
 # By Triton's names of types: struct's, which lays them out as C does.

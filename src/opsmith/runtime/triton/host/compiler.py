@@ -19,8 +19,8 @@ from triton._C.libtriton import ir, passes
 from triton.backends.compiler import BaseBackend, GPUTarget, Language
 from triton.compiler.errors import CompilationError
 
+from opsmith.base.cache_folder import cache_root
 from opsmith.build.toolchain import find_compiler
-from opsmith.cache_folder import cache_root
 from opsmith.runtime.triton.device import backend_of_the_device, triton_device
 from opsmith.runtime.triton.host.cpp import cpp_of_kernel
 

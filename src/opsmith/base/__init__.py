@@ -1,0 +1,1 @@
+"""Files, the cache's folder, switches and imports: small modules that know no operator."""

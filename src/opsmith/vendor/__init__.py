@@ -1,0 +1,1 @@
+"""A device's own repository: written, checked on its machine, checked as a driver, packaged."""
