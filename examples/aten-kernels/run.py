@@ -15,7 +15,7 @@ x[1, 2] = float("nan")
 for compute in (
     torch.relu,
     lambda x: x[:, ::2].clone().relu_(),
-    lambda x: torch.lerp(x, y.to(x.device), 0.3),
+    lambda x: torch.lerp(x, y.to(x), 0.3),
     lambda x: torch.lerp(x, y.to(x), y.to(x)[0]),
     lambda x: x.amax(1),
     lambda x: x.t().amax((0, 1), keepdim=True),

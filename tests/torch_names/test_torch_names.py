@@ -33,7 +33,7 @@ PRIVATE_MODULE = re.compile(r"(?:torch|torchgen)(?:\.\w+)*\._[a-z]\w*(?:\.\w+)*"
 
 def sources() -> list[Path]:
     """Every module of opsmith but the table itself, and the text of projects that `opsmith new` writes."""
-    others = (PACKAGE / "torch_names", PACKAGE / "scaffold" / "templates")
+    others = (PACKAGE / "schema" / "torch_names", PACKAGE / "vendor" / "scaffold" / "templates")
     return [
         path
         for path in sorted(PACKAGE.rglob("*.py"))
@@ -115,7 +115,9 @@ def test_each_way_to_reach_one_is_seen(text: str, name: str) -> None:
 
 def test_the_types_are_those_of_the_table() -> None:
     """The block that mypy reads imports each name of the table from where it is looked up."""
-    tree = ast.parse((PACKAGE / "torch_names" / "__init__.py").read_text(encoding="utf-8"))
+    tree = ast.parse(
+        (PACKAGE / "schema" / "torch_names" / "__init__.py").read_text(encoding="utf-8")
+    )
     block = next(
         node
         for node in tree.body

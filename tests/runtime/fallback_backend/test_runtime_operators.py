@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import opsmith
 from refusal import refusal
 
 pytestmark = pytest.mark.isolated(OPSMITH_TEST_BACKEND=("zero_copy", "copying"), opinfo=True)
@@ -160,6 +161,19 @@ def test_a_storage_can_be_resized() -> None:
     storage.resize_(16)
     tensor.fill_(3)
     assert torch.equal(tensor.cpu(), torch.full((4,), 3.0))
+
+
+def test_parts_of_complex_numbers_are_views_on_the_device() -> None:
+    numbers = torch.tensor([[1 + 2j, 3 - 4j]], device="sim")
+    with opsmith.count_fallbacks() as block:
+        parts = torch.view_as_real(numbers)
+        again = torch.view_as_complex(parts)
+        imaginary = numbers.imag
+    assert str(block.fallbacks) == "no operator ran on the CPU"
+    assert again.is_set_to(numbers)
+    parts.copy_(torch.tensor([[[5.0, 6.0], [7.0, 8.0]]]))
+    assert numbers.cpu().tolist() == [[5 + 6j, 7 + 8j]]
+    assert imaginary.cpu().tolist() == [[6, 8]]
 
 
 # ---- set_ ----

@@ -3,11 +3,11 @@
 
 #include <opsmith/device/driver.h>
 #include <opsmith/device/stream.h>
+#include <opsmith/operators/views.h>
 #include <opsmith/profile/device_work.h>
 
 #include <ATen/ScalarOps.h>
 #include <ATen/ops/fill.h>
-#include <ATen/ops/view_as_real.h>
 
 namespace opsmith {
 namespace {
@@ -50,7 +50,7 @@ at::Tensor& fill_scalar_(at::Tensor& self, const at::Scalar& value) {
       fill_bits<int64_t>(self, element);
       break;
     default: {
-      const at::Tensor parts = at::view_as_real(self);
+      const at::Tensor parts = view_as_real(self);
       const auto number = value.toComplexDouble();
       parts.select(-1, 0).fill_(number.real());
       parts.select(-1, 1).fill_(number.imag());

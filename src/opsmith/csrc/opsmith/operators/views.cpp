@@ -16,6 +16,8 @@
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/resize_native.h>
 #include <ATen/ops/set_native.h>
+#include <ATen/ops/view_as_complex_native.h>
+#include <ATen/ops/view_as_real_native.h>
 #include <ATen/ops/view_native.h>
 
 #include <algorithm>
@@ -64,6 +66,14 @@ at::Tensor as_strided(const at::Tensor& self, at::IntArrayRef size, at::IntArray
 
 at::Tensor view(const at::Tensor& self, at::IntArrayRef size) {
   return at::native::view(self, size);
+}
+
+at::Tensor view_as_real(const at::Tensor& self) {
+  return at::native::view_as_real(self);
+}
+
+at::Tensor view_as_complex(const at::Tensor& self) {
+  return at::native::view_as_complex(self);
 }
 
 at::Tensor _reshape_alias(const at::Tensor& self, at::IntArrayRef size, at::IntArrayRef stride) {

@@ -20,7 +20,8 @@ bool stretches(KernelRuntimeContext& context, const Tensor& src, const Tensor& s
   return true;
 }
 
-// Whether a number that is too large for `self` fills it with infinity: ATen checks halves that have dimensions.
+// Whether a number that is too large for `self` fills it with infinity: ATen checks halves that have
+// dimensions.
 bool goes_to_infinity(const Tensor& self) {
   return !in_executorch() && self.dim() == 0 &&
          (self.scalar_type() == ScalarType::Half || self.scalar_type() == ScalarType::BFloat16);
