@@ -8,7 +8,10 @@ from types import ModuleType
 
 import pytest
 
-PACKAGES = "built conformance description executorch integrations plan runtime schema".split()
+PACKAGES = (
+    "conformance description description.built executorch plan runtime runtime.integrations "
+    "schema".split()
+)
 
 
 @pytest.fixture(params=PACKAGES)

@@ -49,7 +49,7 @@ def test_demo(tmp_path: Path) -> None:
     # The same weights, batches and dropout masks: float32 rounding is all that may differ.
     assert result["max_loss_difference"] < 1e-3
     calls = result["calls_by_route"]
-    assert calls["kernel"] > 1000 and calls["structured"] > 0 and calls["derived"] > 0
+    assert calls["kernel"] > 1000 and calls["derived"] > 0
     assert 0 < calls["fallback"] < 300
     assert calls["denied"] == calls["missing"] == 0
     assert figure.read_bytes().startswith(b"\x89PNG")
@@ -95,7 +95,7 @@ def test_plan_for_people() -> None:
 
 def test_plan_of_one_route() -> None:
     output = opsmith("plan", "--route", "derived")
-    assert "relu_" in output and "addcmul.out" not in output
+    assert "relu_" in output and "as_strided" not in output
 
 
 def test_plan_of_an_unknown_route() -> None:

@@ -82,6 +82,7 @@ def test_a_command_is_listed_with_what_its_own_help_says(listed: Listed) -> None
 def test_the_entry_points_of_torch_and_pytest_import_no_more_than_themselves() -> None:
     # Every `import torch`, and every start of pytest, looks for them.
     assert {each for each in imported_by("-c", AUTOLOAD) if each.startswith("opsmith.")} == {
+        "opsmith.base",
         "opsmith.base.collector",
         "opsmith.errors",
         "opsmith.base.on_demand",
@@ -90,9 +91,11 @@ def test_the_entry_points_of_torch_and_pytest_import_no_more_than_themselves() -
         "opsmith.runtime.trace",
     }
     assert {each for each in imported_by("-c", PLUGIN) if each.startswith("opsmith.")} == {
+        "opsmith.base",
         "opsmith.base.collector",
         "opsmith.errors",
         "opsmith.base.on_demand",
+        "opsmith.runtime",
         "opsmith.runtime.pytest_plugin",
     }
 
