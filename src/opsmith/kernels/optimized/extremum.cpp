@@ -5,7 +5,7 @@
 #include <optional>
 #include <tuple>
 
-#include "../common/resize.h"
+#include "../common/extremum.h"
 #include "by_dtype.h"
 #include "dense_reduction.h"
 #include "elements.h"
@@ -146,27 +146,14 @@ struct Place {
   Tensor* places;
 };
 
-// Where nothing is reduced into something, there is nothing to be the largest of.
-bool has_elements(KernelRuntimeContext& context, const char* name, const Tensor& self, DimSet dims,
-                  const Tensor& out) {
-  if (reduced_length(self, dims) > 0 || out.numel() == 0) {
-    return true;
-  }
-  for (int64_t d = 0; d < self.dim(); ++d) {
-    OPSMITH_CHECK(context, !contains(dims, d) || self.sizes()[static_cast<size_t>(d)] != 0, InvalidArgument,
-                  false, "%s(): Expected reduction dim %d to have non-zero size.", name, static_cast<int>(d));
-  }
-  return true;
-}
-
 bool is_float(KernelRuntimeContext& context, const char* name, const Functions& functions,
               const Tensor& self) {
   return functions.each.has(self.scalar_type()) ||
          reject(context, Error::NotSupported, "%s takes " OPSMITH_TAKEN " only", name);
 }
 
-void extremum(KernelRuntimeContext& context, const Functions& functions, const Tensor& self, DimSet dims,
-              bool keepdim, Tensor& out) {
+void reduce(KernelRuntimeContext& context, const Functions& functions, const Tensor& self, DimSet dims,
+            bool keepdim, Tensor& out) {
   if (self.numel() == 0) {
     return;
   }
@@ -178,31 +165,31 @@ void extremum(KernelRuntimeContext& context, const Functions& functions, const T
 }
 
 template <const char* Operator, bool kIsLargest>
-Tensor& over_dims(KernelRuntimeContext& context, const char* name, const Tensor& self, IntList dim,
-                  bool keepdim, Tensor& out) {
+Tensor& extremum(KernelRuntimeContext& context, const char* name, const Tensor& self, IntList dim,
+                 bool keepdim, Tensor& out) {
   const Functions functions = functions_of<Operator, kIsLargest>();
   DimSet dims = 0;
   if (is_float(context, name, functions, self) && same_dtype(context, self, out) &&
       reduced_dims(context, self, dim, dims) && resize_to_reduced(context, out, self, dims, keepdim) &&
-      has_elements(context, name, self, dims, out)) {
-    extremum(context, functions, self, dims, keepdim, out);
+      has_extremum(context, name, self, dims, out)) {
+    reduce(context, functions, self, dims, keepdim, out);
   }
   return out;
 }
 
 // In ExecuTorch the largest of no element is what is smaller than any, and not an error.
 template <const char* Operator, bool kIsLargest>
-Tensor& of_all(KernelRuntimeContext& context, const char* name, const Tensor& self, Tensor& out) {
+Tensor& extremum_of_all(KernelRuntimeContext& context, const char* name, const Tensor& self, Tensor& out) {
   const Functions functions = functions_of<Operator, kIsLargest>();
   if (!is_float(context, name, functions, self) || !same_dtype(context, self, out) ||
       !resize(context, out, {}) ||
-      (!in_executorch() && !has_elements(context, name, self, every_dim(self), out))) {
+      (!in_executorch() && !has_extremum(context, name, self, every_dim(self), out))) {
     return out;
   }
   if (self.numel() == 0) {
     put_element(functions.start(), out, 0);
   }
-  extremum(context, functions, self, every_dim(self), false, out);
+  reduce(context, functions, self, every_dim(self), false, out);
   return out;
 }
 
@@ -247,7 +234,7 @@ Tensor& place(KernelRuntimeContext& context, const char* name, const Tensor& sel
       !(out.scalar_type() == ScalarType::Long ||
         reject(context, Error::InvalidArgument, "%s: out must have the dtype Long", name)) ||
       !reduced_dims(context, self, given, dims) || !resize_to_reduced(context, out, self, dims, keepdim) ||
-      !has_elements(context, name, self, dims, out) || self.numel() == 0) {
+      !has_extremum(context, name, self, dims, out) || self.numel() == 0) {
     return out;
   }
   with_element(self.scalar_type(), [&](auto element) {
@@ -275,7 +262,7 @@ std::tuple<Tensor&, Tensor&> value_and_place(KernelRuntimeContext& context, cons
       !reduced_dim(context, self, dim, dims) || !have_one_shape(context, value, index) ||
       !resize_to_reduced(context, value, self, dims, keepdim) ||
       !resize_to_reduced(context, index, self, dims, keepdim) ||
-      !has_elements(context, name, self, dims, value) || self.numel() == 0) {
+      !has_extremum(context, name, self, dims, value) || self.numel() == 0) {
     return results;
   }
   OPSMITH_CHECK(context, same_layout(value, index), InvalidArgument, results,
@@ -288,54 +275,12 @@ std::tuple<Tensor&, Tensor&> value_and_place(KernelRuntimeContext& context, cons
   return results;
 }
 
-constexpr char kAmax[] = "amax.out";
-constexpr char kAmin[] = "amin.out";
-constexpr char kMax[] = "max.unary_out";
-constexpr char kMin[] = "min.unary_out";
-constexpr char kMaxDim[] = "max.dim_max";
-constexpr char kMinDim[] = "min.dim_min";
-constexpr char kArgmax[] = "argmax.out";
-constexpr char kArgmin[] = "argmin.out";
-
 }  // namespace
 
 namespace native {
 
-Tensor& amax_out(KernelRuntimeContext& context, const Tensor& self, IntList dim, bool keepdim, Tensor& out) {
-  return over_dims<kAmax, true>(context, "amax", self, dim, keepdim, out);
-}
-
-Tensor& amin_out(KernelRuntimeContext& context, const Tensor& self, IntList dim, bool keepdim, Tensor& out) {
-  return over_dims<kAmin, false>(context, "amin", self, dim, keepdim, out);
-}
-
-Tensor& max_out(KernelRuntimeContext& context, const Tensor& self, Tensor& out) {
-  return of_all<kMax, true>(context, "max", self, out);
-}
-
-Tensor& min_out(KernelRuntimeContext& context, const Tensor& self, Tensor& out) {
-  return of_all<kMin, false>(context, "min", self, out);
-}
-
-std::tuple<Tensor&, Tensor&> max_dim_out(KernelRuntimeContext& context, const Tensor& self, int64_t dim,
-                                         bool keepdim, Tensor& max, Tensor& max_values) {
-  return value_and_place<kMaxDim, true>(context, "max", self, dim, keepdim, max, max_values);
-}
-
-std::tuple<Tensor&, Tensor&> min_dim_out(KernelRuntimeContext& context, const Tensor& self, int64_t dim,
-                                         bool keepdim, Tensor& min, Tensor& min_indices) {
-  return value_and_place<kMinDim, false>(context, "min", self, dim, keepdim, min, min_indices);
-}
-
-Tensor& argmax_out(KernelRuntimeContext& context, const Tensor& self, std::optional<int64_t> dim,
-                   bool keepdim, Tensor& out) {
-  return place<kArgmax, true>(context, "argmax", self, dim, keepdim, out);
-}
-
-Tensor& argmin_out(KernelRuntimeContext& context, const Tensor& self, std::optional<int64_t> dim,
-                   bool keepdim, Tensor& out) {
-  return place<kArgmin, false>(context, "argmin", self, dim, keepdim, out);
-}
+OPSMITH_EXTREMUM_OPERATORS(max, Max, true)
+OPSMITH_EXTREMUM_OPERATORS(min, Min, false)
 
 }  // namespace native
 }  // namespace opsmith::optimized
