@@ -6,7 +6,7 @@
 #include <optional>
 #include <tuple>
 
-#include "../common/resize.h"
+#include "../common/variance.h"
 #include "by_dtype.h"
 #include "dense_reduction.h"
 #include "elements.h"
@@ -78,7 +78,7 @@ struct Variance {
 
 template <const char* Operator>
 void variance(KernelRuntimeContext& context, const Tensor& self, const OptionalArrayRef<int64_t>& dim,
-              const Asked& asked, bool keepdim, Tensor& out, Tensor* mean) {
+              double correction, bool is_root, bool keepdim, Tensor& out, Tensor* mean = nullptr) {
   ByDtype<MomentsEach> each;
   ByDtype<MomentsOfColumns> of_columns;
   OPSMITH_SET_FUNCTIONS(each, Operator, moments_each)
@@ -109,49 +109,24 @@ void variance(KernelRuntimeContext& context, const Tensor& self, const OptionalA
   const ReductionParts parts = parts_of(reduction_layout(self, out, dims, keepdim));
   with_element(self.scalar_type(), [&](auto element) {
     using T = decltype(element);
-    reduce_dense(context, Variance<T>{asked, &out, mean, each.of(element), of_columns.of(element)},
+    reduce_dense(context,
+                 Variance<T>{{correction, is_root}, &out, mean, each.of(element), of_columns.of(element)},
                  static_cast<const T*>(self.const_data_ptr()), parts);
   });
 }
 
-double correction_or_one(const std::optional<Scalar>& correction) {
-  return correction.has_value() ? value_of<double>(*correction) : 1.0;
+template <const char* Operator>
+void variance_and_mean(KernelRuntimeContext& context, const Tensor& self,
+                       const OptionalArrayRef<int64_t>& dim, double correction, bool keepdim, Tensor& out,
+                       Tensor& mean) {
+  variance<Operator>(context, self, dim, correction, false, keepdim, out, &mean);
 }
-
-constexpr char kVar[] = "var.out";
-constexpr char kVarCorrection[] = "var.correction_out";
-constexpr char kStd[] = "std.out";
-constexpr char kStdCorrection[] = "std.correction_out";
-constexpr char kVarMean[] = "var_mean.correction_out";
 
 }  // namespace
 
 namespace native {
 
-#define OPSMITH_VARIANCE(name, Name, is_root)                                                              \
-  Tensor& name##_out(KernelRuntimeContext& context, const Tensor& self, OptionalArrayRef<int64_t> dim,     \
-                     bool unbiased, bool keepdim, Tensor& out) {                                           \
-    variance<Name>(context, self, dim, {unbiased ? 1.0 : 0.0, is_root}, keepdim, out, nullptr);            \
-    return out;                                                                                            \
-  }                                                                                                        \
-  Tensor& name##_correction_out(KernelRuntimeContext& context, const Tensor& self,                         \
-                                OptionalArrayRef<int64_t> dim, const std::optional<Scalar>& correction,    \
-                                bool keepdim, Tensor& out) {                                               \
-    variance<Name##Correction>(context, self, dim, {correction_or_one(correction), is_root}, keepdim, out, \
-                               nullptr);                                                                   \
-    return out;                                                                                            \
-  }
-OPSMITH_VARIANCE(var, kVar, false)
-OPSMITH_VARIANCE(std, kStd, true)
-#undef OPSMITH_VARIANCE
-
-std::tuple<Tensor&, Tensor&> var_mean_correction_out(KernelRuntimeContext& context, const Tensor& self,
-                                                     OptionalArrayRef<int64_t> dim,
-                                                     const std::optional<Scalar>& correction, bool keepdim,
-                                                     Tensor& out0, Tensor& out1) {
-  variance<kVarMean>(context, self, dim, {correction_or_one(correction), false}, keepdim, out0, &out1);
-  return {out0, out1};
-}
+OPSMITH_VARIANCES
 
 }  // namespace native
 }  // namespace opsmith::optimized

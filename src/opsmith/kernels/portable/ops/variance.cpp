@@ -1,4 +1,5 @@
 // Variances and standard deviations, with the means where they are asked for.
+#include "../../common/variance.h"
 #include "../common_dtype.h"
 #include "../reducer.h"
 
@@ -8,12 +9,6 @@ namespace opsmith::portable::native {
 namespace {
 
 using executorch::aten::OptionalArrayRef;
-
-constexpr char kVar[] = "var.out";
-constexpr char kVarCorrection[] = "var.correction_out";
-constexpr char kStd[] = "std.out";
-constexpr char kStdCorrection[] = "std.correction_out";
-constexpr char kVarMean[] = "var_mean.correction_out";
 
 // Count, mean and sum of squared deviations, joined by the formula of Chan, Golub and LeVeque (1979).
 struct Moments {
@@ -79,13 +74,9 @@ bool is_floating_point(KernelRuntimeContext& context, const Tensor& self) {
                 "std and var only support floating point and complex dtypes");
 }
 
-double correction_or_one(const std::optional<Scalar>& correction) {
-  return correction.has_value() ? value_of<double>(*correction) : 1.0;
-}
-
 template <const char* Name>
-Tensor& variance(KernelRuntimeContext& context, const Tensor& self, const OptionalArrayRef<int64_t>& dim,
-                 double correction, bool is_root, bool keepdim, Tensor& out) {
+void variance(KernelRuntimeContext& context, const Tensor& self, const OptionalArrayRef<int64_t>& dim,
+              double correction, bool is_root, bool keepdim, Tensor& out) {
   DimSet dims = 0;
   if (is_floating_point(context, self) && can_store(context, self.scalar_type(), out) &&
       reduced_dims(context, self, dim, dims) && resize_to_reduced(context, out, self, dims, keepdim)) {
@@ -94,41 +85,26 @@ Tensor& variance(KernelRuntimeContext& context, const Tensor& self, const Option
       reduce(context, policy, self, dims, keepdim, false, out);
     });
   }
-  return out;
+}
+
+template <const char* Name>
+void variance_and_mean(KernelRuntimeContext& context, const Tensor& self,
+                       const OptionalArrayRef<int64_t>& dim, double correction, bool keepdim, Tensor& out,
+                       Tensor& mean) {
+  DimSet dims = 0;
+  if (is_floating_point(context, self) && can_store(context, self.scalar_type(), out) &&
+      out_is(context, out.scalar_type(), mean) && reduced_dims(context, self, dim, dims) &&
+      resize_to_reduced(context, out, self, dims, keepdim) &&
+      resize_to_reduced(context, mean, self, dims, keepdim)) {
+    with_compute_dtype<Name>(context, Floating{}, self.scalar_type(), [&](auto type) {
+      const Variance<typename decltype(type)::type> policy{correction, false};
+      reduce(context, policy, self, dims, keepdim, false, out, mean);
+    });
+  }
 }
 
 }  // namespace
 
-#define OPSMITH_VARIANCE(name, Name, is_root)                                                              \
-  Tensor& name##_out(KernelRuntimeContext& context, const Tensor& self, OptionalArrayRef<int64_t> dim,     \
-                     bool unbiased, bool keepdim, Tensor& out) {                                           \
-    return variance<Name>(context, self, dim, unbiased ? 1 : 0, is_root, keepdim, out);                    \
-  }                                                                                                        \
-  Tensor& name##_correction_out(KernelRuntimeContext& context, const Tensor& self,                         \
-                                OptionalArrayRef<int64_t> dim, const std::optional<Scalar>& correction,    \
-                                bool keepdim, Tensor& out) {                                               \
-    return variance<Name##Correction>(context, self, dim, correction_or_one(correction), is_root, keepdim, \
-                                      out);                                                                \
-  }
-OPSMITH_VARIANCE(var, kVar, false)
-OPSMITH_VARIANCE(std, kStd, true)
-#undef OPSMITH_VARIANCE
-
-std::tuple<Tensor&, Tensor&> var_mean_correction_out(KernelRuntimeContext& context, const Tensor& self,
-                                                     OptionalArrayRef<int64_t> dim,
-                                                     const std::optional<Scalar>& correction, bool keepdim,
-                                                     Tensor& out0, Tensor& out1) {
-  DimSet dims = 0;
-  if (is_floating_point(context, self) && can_store(context, self.scalar_type(), out0) &&
-      out_is(context, out0.scalar_type(), out1) && reduced_dims(context, self, dim, dims) &&
-      resize_to_reduced(context, out0, self, dims, keepdim) &&
-      resize_to_reduced(context, out1, self, dims, keepdim)) {
-    with_compute_dtype<kVarMean>(context, Floating{}, self.scalar_type(), [&](auto type) {
-      const Variance<typename decltype(type)::type> policy{correction_or_one(correction), false};
-      reduce(context, policy, self, dims, keepdim, false, out0, out1);
-    });
-  }
-  return {out0, out1};
-}
+OPSMITH_VARIANCES
 
 }  // namespace opsmith::portable::native
