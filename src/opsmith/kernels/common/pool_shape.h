@@ -89,4 +89,27 @@ inline bool resize_max_pool(KernelRuntimeContext& context, const char* name, con
          one_layout(context, {&out, &self}) && resize(context, indices, sizes);
 }
 
+// Gives the result of an adaptive pool its shape. False with the call rejected.
+inline bool resize_adaptive_pool(KernelRuntimeContext& context, const char* name, const Tensor& self,
+                                 int64_t spatial, IntList output_size, Tensor& out) {
+  const int64_t rank = self.dim();
+  OPSMITH_CHECK(context, static_cast<int64_t>(output_size.size()) == spatial, InvalidArgument, false,
+                "%s: output_size must be %d numbers", name, static_cast<int>(spatial));
+  OPSMITH_CHECK(context, rank == spatial + 1 || rank == spatial + 2, InvalidArgument, false,
+                "%s: Expected %dD or %dD tensor, but got %d dimensions", name, static_cast<int>(spatial + 1),
+                static_cast<int>(spatial + 2), static_cast<int>(rank));
+  OPSMITH_CHECK(context, out.scalar_type() == self.scalar_type(), InvalidArgument, false,
+                "%s: out and self must have one dtype", name);
+  Dims sizes = sizes_of(self);
+  for (int64_t d = 0; d < spatial; ++d) {
+    int64_t& size = sizes[rank - spatial + d];
+    OPSMITH_CHECK(context, size > 0, InvalidArgument, false,
+                  "%s: Expected input to have non-zero size for non-batch dimensions", name);
+    OPSMITH_CHECK(context, output_size[d] >= 0, InvalidArgument, false,
+                  "%s: elements of output_size must be greater than or equal to 0", name);
+    size = output_size[d];
+  }
+  return resize(context, out, sizes) && one_layout(context, {&out, &self});
+}
+
 }  // namespace opsmith

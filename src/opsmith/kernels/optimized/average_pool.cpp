@@ -327,22 +327,7 @@ Tensor& adaptive_avg_pool2d_out(KernelRuntimeContext& context, const Tensor& sel
   const int64_t rank = self.dim();
   OPSMITH_CHECK(context, functions.averages.has(self.scalar_type()), NotSupported, out,
                 "_adaptive_avg_pool2d takes " OPSMITH_TAKEN);
-  OPSMITH_CHECK(context, output_size.size() == 2, InvalidArgument, out, "%s: output_size must be 2 numbers",
-                kAdaptivePool);
-  OPSMITH_CHECK(context, rank == 3 || rank == 4, InvalidArgument, out,
-                "%s: Expected 3D or 4D tensor, but got %d dimensions", kAdaptivePool, static_cast<int>(rank));
-  OPSMITH_CHECK(context, out.scalar_type() == self.scalar_type(), InvalidArgument, out,
-                "%s: out and self must have one dtype", kAdaptivePool);
-  Dims sizes = sizes_of(self);
-  for (int64_t d = 0; d < 2; ++d) {
-    int64_t& size = sizes[rank - 2 + d];
-    OPSMITH_CHECK(context, size > 0, InvalidArgument, out,
-                  "%s: Expected input to have non-zero size for non-batch dimensions", kAdaptivePool);
-    OPSMITH_CHECK(context, output_size[d] >= 0, InvalidArgument, out,
-                  "%s: elements of output_size must be greater than or equal to 0", kAdaptivePool);
-    size = output_size[d];
-  }
-  if (!resize(context, out, sizes) || !one_layout(context, {&out, &self}) || out.numel() == 0) {
+  if (!resize_adaptive_pool(context, kAdaptivePool, self, 2, output_size, out) || out.numel() == 0) {
     return out;
   }
   const auto axis = [&](int64_t d) {

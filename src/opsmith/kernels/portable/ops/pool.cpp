@@ -326,24 +326,7 @@ constexpr Divisor kCounted{false, std::nullopt};
 template <const char* Name>
 Tensor& adaptive_pool(KernelRuntimeContext& context, const Tensor& self, int64_t spatial, IntList output_size,
                       Tensor& out) {
-  const int64_t rank = self.dim();
-  OPSMITH_CHECK(context, static_cast<int64_t>(output_size.size()) == spatial, InvalidArgument, out,
-                "%s: output_size must be %d numbers", Name, static_cast<int>(spatial));
-  OPSMITH_CHECK(context, rank == spatial + 1 || rank == spatial + 2, InvalidArgument, out,
-                "%s: Expected %dD or %dD tensor, but got %d dimensions", Name, static_cast<int>(spatial + 1),
-                static_cast<int>(spatial + 2), static_cast<int>(rank));
-  OPSMITH_CHECK(context, out.scalar_type() == self.scalar_type(), InvalidArgument, out,
-                "%s: out and self must have one dtype", Name);
-  Dims sizes = sizes_of(self);
-  for (int64_t d = 0; d < spatial; ++d) {
-    int64_t& size = sizes[rank - spatial + d];
-    OPSMITH_CHECK(context, size > 0, InvalidArgument, out,
-                  "%s: Expected input to have non-zero size for non-batch dimensions", Name);
-    OPSMITH_CHECK(context, output_size[d] >= 0, InvalidArgument, out,
-                  "%s: elements of output_size must be greater than or equal to 0", Name);
-    size = output_size[d];
-  }
-  if (!resize(context, out, sizes) || !one_layout(context, {&out, &self}) || out.numel() == 0) {
+  if (!resize_adaptive_pool(context, Name, self, spatial, output_size, out) || out.numel() == 0) {
     return out;
   }
   const ByteFeatureMap in = feature_map_of(self, spatial);
