@@ -102,3 +102,15 @@ Tensor& predicate(KernelRuntimeContext& context, Dtypes dtypes, ScalarType dtype
 }
 
 }  // namespace opsmith::portable
+
+// An operator on two Tensors, and on a Tensor and a number, by their functions and their names in manifests.
+#define OPSMITH_TWO_OPERANDS(body, Dtypes, tensor_out, tensor_name, number_out, number_name, function)      \
+  Tensor& tensor_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& other, Tensor& out) { \
+    static constexpr char kName[] = tensor_name;                                                            \
+    return body<kName>(context, Dtypes{}, common_dtype(self, other), self, other, out, function);           \
+  }                                                                                                         \
+  Tensor& number_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& other, Tensor& out) { \
+    static constexpr char kName[] = number_name;                                                            \
+    const ScalarType dtype = common_dtype(self, other);                                                     \
+    return body<kName>(context, Dtypes{}, dtype, self, ScalarTensor(other, dtype), out, function);          \
+  }

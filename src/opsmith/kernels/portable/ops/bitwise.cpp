@@ -3,20 +3,12 @@
 
 namespace opsmith::portable::native {
 
-#define OPSMITH_BITWISE(name, symbol)                                                                        \
-  namespace {                                                                                                \
-  constexpr auto name##_values = [](auto a, auto b) { return a symbol b; };                                  \
-  }                                                                                                          \
-  Tensor& name##_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& other, Tensor& out) {  \
-    static constexpr char kName[] = #name ".Tensor_out";                                                     \
-    return binary<kName>(context, IntegralB{}, common_dtype(self, other), self, other, out, name##_values);  \
-  }                                                                                                          \
-  Tensor& name##_scalar_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& other,          \
-                            Tensor& out) {                                                                   \
-    static constexpr char kName[] = #name ".Scalar_out";                                                     \
-    const ScalarType dtype = common_dtype(self, other);                                                      \
-    return binary<kName>(context, IntegralB{}, dtype, self, ScalarTensor(other, dtype), out, name##_values); \
-  }
+#define OPSMITH_BITWISE(name, symbol)                                                         \
+  namespace {                                                                                 \
+  constexpr auto name##_values = [](auto a, auto b) { return a symbol b; };                   \
+  }                                                                                           \
+  OPSMITH_TWO_OPERANDS(binary, IntegralB, name##_out, #name ".Tensor_out", name##_scalar_out, \
+                       #name ".Scalar_out", name##_values)
 
 OPSMITH_BITWISE(bitwise_and, &)
 OPSMITH_BITWISE(bitwise_or, |)
@@ -56,18 +48,9 @@ constexpr auto kRight = [](auto a, auto bits) {
 
 }  // namespace
 
-#define OPSMITH_SHIFT(name, function)                                                                      \
-  Tensor& name##_tensor_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& other,        \
-                            Tensor& out) {                                                                 \
-    static constexpr char kName[] = #name ".Tensor_out";                                                   \
-    return binary<kName>(context, IntegralB{}, common_dtype(self, other), self, other, out, function);     \
-  }                                                                                                        \
-  Tensor& name##_tensor_scalar_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& other, \
-                                   Tensor& out) {                                                          \
-    static constexpr char kName[] = #name ".Tensor_Scalar_out";                                            \
-    const ScalarType dtype = common_dtype(self, other);                                                    \
-    return binary<kName>(context, IntegralB{}, dtype, self, ScalarTensor(other, dtype), out, function);    \
-  }
+#define OPSMITH_SHIFT(name, function)                                                                       \
+  OPSMITH_TWO_OPERANDS(binary, IntegralB, name##_tensor_out, #name ".Tensor_out", name##_tensor_scalar_out, \
+                       #name ".Tensor_Scalar_out", function)
 OPSMITH_SHIFT(bitwise_left_shift, kLeft)
 OPSMITH_SHIFT(bitwise_right_shift, kRight)
 #undef OPSMITH_SHIFT

@@ -3,20 +3,12 @@
 
 namespace opsmith::portable::native {
 
-#define OPSMITH_COMPARISON(name, symbol)                                                                    \
-  namespace {                                                                                               \
-  constexpr auto name##_values = [](auto a, auto b) { return a symbol b; };                                 \
-  }                                                                                                         \
-  Tensor& name##_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& other, Tensor& out) { \
-    static constexpr char kName[] = #name ".Tensor_out";                                                    \
-    return predicate<kName>(context, RealB{}, common_dtype(self, other), self, other, out, name##_values);  \
-  }                                                                                                         \
-  Tensor& name##_scalar_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& other,         \
-                            Tensor& out) {                                                                  \
-    static constexpr char kName[] = #name ".Scalar_out";                                                    \
-    const ScalarType dtype = common_dtype(self, other);                                                     \
-    return predicate<kName>(context, RealB{}, dtype, self, ScalarTensor(other, dtype), out, name##_values); \
-  }
+#define OPSMITH_COMPARISON(name, symbol)                                                     \
+  namespace {                                                                                \
+  constexpr auto name##_values = [](auto a, auto b) { return a symbol b; };                  \
+  }                                                                                          \
+  OPSMITH_TWO_OPERANDS(predicate, RealB, name##_out, #name ".Tensor_out", name##_scalar_out, \
+                       #name ".Scalar_out", name##_values)
 
 OPSMITH_COMPARISON(eq, ==)
 OPSMITH_COMPARISON(ne, !=)
