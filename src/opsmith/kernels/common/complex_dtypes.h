@@ -7,20 +7,12 @@ namespace opsmith {
 
 // The dtype of the parts, or Undefined for one that is not complex.
 constexpr ScalarType part_of(ScalarType dtype) {
-  switch (dtype) {
-    case ScalarType::ComplexHalf:
-      return ScalarType::Half;
-    case ScalarType::ComplexFloat:
-      return ScalarType::Float;
-    case ScalarType::ComplexDouble:
-      return ScalarType::Double;
-    default:
-      return ScalarType::Undefined;
-  }
+  return executorch::runtime::isComplexType(dtype) ? executorch::runtime::toRealValueType(dtype)
+                                                   : ScalarType::Undefined;
 }
 
 inline bool is_complex(const Tensor& t) {
-  return part_of(t.scalar_type()) != ScalarType::Undefined;
+  return executorch::runtime::isComplexType(t.scalar_type());
 }
 
 }  // namespace opsmith
