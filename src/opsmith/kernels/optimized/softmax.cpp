@@ -84,15 +84,21 @@ void compute(const Tensor& self, int64_t dim, Tensor& out, const OfRows& rows, c
       });
 }
 
-Tensor& softmax(KernelRuntimeContext& context, const Tensor& self, int64_t dim, Tensor& out, const char* name,
-                const ByDtype<Rows>& rows, const ByDtype<Columns>& columns) {
+// Half would become Float, and neither ATen's CPU kernels nor ExecuTorch's do that.
+bool is_not_widened(KernelRuntimeContext& context, bool half_to_float) {
+  return !half_to_float ||
+         reject(context, Error::InvalidArgument, "softmax with half to float conversion is not supported");
+}
+
+Tensor& softmax(KernelRuntimeContext& context, const Tensor& self, int64_t dim, bool half_to_float,
+                Tensor& out, const char* name, const ByDtype<Rows>& rows, const ByDtype<Columns>& columns) {
+  if (!is_not_widened(context, half_to_float)) {
+    return out;
+  }
   OPSMITH_CHECK(context, self.scalar_type() == out.scalar_type() && rows.has(self.scalar_type()),
                 NotSupported, out, "%s takes " OPSMITH_TAKEN ", and its result has the same dtype", name);
   const int64_t dimension = wrap_dim(context, dim, self.dim());
-  if (dimension < 0 || !resize_like(context, out, self)) {
-    return out;
-  }
-  if (out.numel() == 0) {
+  if (dimension < 0 || !resize_like(context, out, self) || out.numel() == 0) {
     return out;
   }
   with_element(self.scalar_type(), [&](auto element) {
@@ -186,32 +192,24 @@ Tensor& gradient(KernelRuntimeContext& context, const Tensor& grad, const Tensor
   return out;
 }
 
-// Half would become Float, and neither ATen's CPU kernels nor ExecuTorch's do that.
-bool is_not_widened(KernelRuntimeContext& context, bool half_to_float) {
-  return !half_to_float ||
-         reject(context, Error::InvalidArgument, "softmax with half to float conversion is not supported");
-}
+// The functions `rows` and `columns` of an operator.
+#define OPSMITH_LINES(Rows, Columns, operator_name, name) \
+  ByDtype<Rows> rows;                                     \
+  ByDtype<Columns> columns;                               \
+  OPSMITH_SET_FUNCTIONS(rows, operator_name, name)        \
+  OPSMITH_SET_FUNCTIONS(columns, operator_name, name##_columns)
 
 }  // namespace
 
 Tensor& softmax_out(KernelRuntimeContext& context, const Tensor& self, int64_t dim, bool half_to_float,
                     Tensor& out) {
-  if (!is_not_widened(context, half_to_float)) {
-    return out;
-  }
-  ByDtype<Rows> rows;
-  ByDtype<Columns> columns;
-  OPSMITH_SET_FUNCTIONS(rows, "_softmax.out", softmax)
-  OPSMITH_SET_FUNCTIONS(columns, "_softmax.out", softmax_columns)
-  return softmax(context, self, dim, out, "softmax", rows, columns);
+  OPSMITH_LINES(Rows, Columns, "_softmax.out", softmax)
+  return softmax(context, self, dim, half_to_float, out, "softmax", rows, columns);
 }
 
 // softmax, and 0 for a line that consists of -inf alone.
 Tensor& safe_softmax_out(KernelRuntimeContext& context, const Tensor& self, int64_t dim, Tensor& out) {
-  ByDtype<Rows> rows;
-  ByDtype<Columns> columns;
-  OPSMITH_SET_FUNCTIONS(rows, "opsmith_fused::safe_softmax.out", softmax)
-  OPSMITH_SET_FUNCTIONS(columns, "opsmith_fused::safe_softmax.out", softmax_columns)
+  OPSMITH_LINES(Rows, Columns, "opsmith_fused::safe_softmax.out", softmax)
   const ScalarType dtype = self.scalar_type();
   OPSMITH_CHECK(context, dtype == out.scalar_type() && rows.has(dtype), NotSupported, out,
                 "safe_softmax takes " OPSMITH_TAKEN ", and its result has the same dtype");
@@ -227,33 +225,21 @@ Tensor& safe_softmax_out(KernelRuntimeContext& context, const Tensor& self, int6
 
 Tensor& log_softmax_out(KernelRuntimeContext& context, const Tensor& self, int64_t dim, bool half_to_float,
                         Tensor& out) {
-  if (!is_not_widened(context, half_to_float)) {
-    return out;
-  }
-  ByDtype<Rows> rows;
-  ByDtype<Columns> columns;
-  OPSMITH_SET_FUNCTIONS(rows, "_log_softmax.out", log_softmax)
-  OPSMITH_SET_FUNCTIONS(columns, "_log_softmax.out", log_softmax_columns)
-  return softmax(context, self, dim, out, "log_softmax", rows, columns);
+  OPSMITH_LINES(Rows, Columns, "_log_softmax.out", log_softmax)
+  return softmax(context, self, dim, half_to_float, out, "log_softmax", rows, columns);
 }
 
 Tensor& softmax_backward_data_out(KernelRuntimeContext& context, const Tensor& grad_output,
                                   const Tensor& output, int64_t dim, ScalarType /*input_dtype*/,
                                   Tensor& grad_input) {
-  ByDtype<GradientRows> rows;
-  ByDtype<GradientColumns> columns;
-  OPSMITH_SET_FUNCTIONS(rows, "_softmax_backward_data.out", softmax_gradient)
-  OPSMITH_SET_FUNCTIONS(columns, "_softmax_backward_data.out", softmax_gradient_columns)
+  OPSMITH_LINES(GradientRows, GradientColumns, "_softmax_backward_data.out", softmax_gradient)
   return gradient(context, grad_output, output, dim, grad_input, "softmax_backward", rows, columns);
 }
 
 Tensor& log_softmax_backward_data_out(KernelRuntimeContext& context, const Tensor& grad_output,
                                       const Tensor& output, int64_t dim, ScalarType /*input_dtype*/,
                                       Tensor& out) {
-  ByDtype<GradientRows> rows;
-  ByDtype<GradientColumns> columns;
-  OPSMITH_SET_FUNCTIONS(rows, "_log_softmax_backward_data.out", log_softmax_gradient)
-  OPSMITH_SET_FUNCTIONS(columns, "_log_softmax_backward_data.out", log_softmax_gradient_columns)
+  OPSMITH_LINES(GradientRows, GradientColumns, "_log_softmax_backward_data.out", log_softmax_gradient)
   return gradient(context, grad_output, output, dim, out, "log_softmax_backward", rows, columns);
 }
 
