@@ -84,23 +84,16 @@ OPSMITH_INLINE void sum_columns(const T* x, int64_t rows, int64_t stride, int64_
 
 }  // namespace
 
-void sum_each_float(const float* x, int64_t rows, int64_t stride, int64_t n, double* totals) {
-  sum_each(x, rows, stride, n, totals);
-}
-void sum_each_bfloat16(const Bfloat16* x, int64_t rows, int64_t stride, int64_t n, double* totals) {
-  sum_each(x, rows, stride, n, totals);
-}
-void sum_rows_float(const float* x, int64_t rows, int64_t stride, int64_t columns, double* totals) {
-  sum_columns(x, rows, stride, columns, totals);
-}
-void sum_rows_bfloat16(const Bfloat16* x, int64_t rows, int64_t stride, int64_t columns, double* totals) {
-  sum_columns(x, rows, stride, columns, totals);
-}
-void sum_each_float16(const Float16* x, int64_t rows, int64_t stride, int64_t n, double* totals) {
-  sum_each(x, rows, stride, n, totals);
-}
-void sum_rows_float16(const Float16* x, int64_t rows, int64_t stride, int64_t columns, double* totals) {
-  sum_columns(x, rows, stride, columns, totals);
-}
+#define OPSMITH_SUMS(T, suffix)                                                                       \
+  void sum_each_##suffix(const T* x, int64_t rows, int64_t stride, int64_t n, double* totals) {       \
+    sum_each(x, rows, stride, n, totals);                                                             \
+  }                                                                                                   \
+  void sum_rows_##suffix(const T* x, int64_t rows, int64_t stride, int64_t columns, double* totals) { \
+    sum_columns(x, rows, stride, columns, totals);                                                    \
+  }
+OPSMITH_SUMS(float, float)
+OPSMITH_SUMS(Bfloat16, bfloat16)
+OPSMITH_SUMS(Float16, float16)
+#undef OPSMITH_SUMS
 
 }  // namespace opsmith::optimized::OPSMITH_ISA
