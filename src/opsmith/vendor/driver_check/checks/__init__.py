@@ -16,17 +16,21 @@ from opsmith.vendor.driver_check.checks import (
 )
 from opsmith.vendor.driver_check.model import Check
 
-CHECKS: tuple[Check, ...] = (
-    *devices.CHECKS,
-    *errors.CHECKS,
-    *memory.CHECKS,
-    *copies.CHECKS,
-    *streams.CHECKS,
-    *events.CHECKS,
-    *host_memory.CHECKS,
-    *ranges.CHECKS,
-    *sharing.CHECKS,
-    *graphs.CHECKS,
-    *threads.CHECKS,
-    *leaks.CHECKS,
+_PARTS = (
+    devices,
+    errors,
+    memory,
+    copies,
+    streams,
+    events,
+    host_memory,
+    ranges,
+    sharing,
+    graphs,
+    threads,
+    leaks,
+)
+
+CHECKS: tuple[Check, ...] = tuple(
+    each for part in _PARTS for each in vars(part).values() if isinstance(each, Check)
 )

@@ -140,13 +140,3 @@ def fills(subject: Subject) -> None:
                 found = subject.read(block, whole, device)
             wanted = _BESIDE + b"\xee" + b"\xab" * size + (_BESIDE * 2)[1:]
             expect_bytes(found, wanted, f"a fill of {size} bytes on device {device}")
-
-
-CHECKS = (
-    copies_from_the_host,
-    copies_to_the_host,
-    copies_within_a_device,
-    copies_between_devices,
-    pageable_copies,
-    fills,
-)

@@ -136,6 +136,3 @@ def a_failure(subject: Subject) -> DriverFailure:
         except DriverFailure as failure:
             return failure
     raise Broken("a failure", f"device {missing}, which does not exist, has properties and memory")
-
-
-CHECKS = (entries, device_count, device_properties, device_memory, ordinals_out_of_range)

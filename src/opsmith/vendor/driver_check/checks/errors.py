@@ -81,6 +81,3 @@ def late_failures(subject: Subject) -> None:
         if status is Status.DEVICE_LOST:
             return
         subject.round_trip("work that failed")
-
-
-CHECKS = (last_error, last_error_of_each_thread, late_failures)

@@ -145,13 +145,3 @@ def elapsed_time(subject: Subject) -> None:
             f"{least:.0f} to {whole:.0f} ms between events that the host recorded that far apart",
             f"`event_elapsed` gave {found:g}",
         )
-
-
-CHECKS = (
-    events_not_recorded,
-    events_wait_for_work,
-    streams_wait_for_events,
-    events_destroyed_early,
-    events_recorded_again,
-    elapsed_time,
-)

@@ -108,6 +108,3 @@ def refusals_while_captured(subject: Subject) -> None:
         subject.fill(block, 5, _SIZE, stream)
         subject.driver.synchronize(stream)
         expect_bytes(subject.read(block, _SIZE), bytes([5]) * _SIZE, "a fill after a capture")
-
-
-CHECKS = (recorded_work, recorded_streams, refusals_while_captured)

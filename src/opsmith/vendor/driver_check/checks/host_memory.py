@@ -124,6 +124,3 @@ def _window(subject: Subject, address: int) -> int:
             "the host's address of device memory", f"`host_window` of {address:#x} gave NULL"
         )
     return int(found)
-
-
-CHECKS = (pinned_ranges, pinned_copies, window_distance, window_of_the_host, window_contents)

@@ -143,12 +143,3 @@ def pinned_memory_leaves_nothing(subject: Subject) -> None:
             subject.driver.raw("pinned_contains", pinned)
 
     _expect_nothing_left(subject, "pinned allocations", cycle)
-
-
-CHECKS = (
-    allocations_leave_nothing,
-    copies_leave_nothing,
-    streams_leave_nothing,
-    events_leave_nothing,
-    pinned_memory_leaves_nothing,
-)

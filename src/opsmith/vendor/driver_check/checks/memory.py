@@ -167,14 +167,3 @@ def out_of_memory(subject: Subject) -> None:
         for pointer in held:
             subject.driver.release(pointer, device)
         subject.round_trip("running out of memory", device)
-
-
-CHECKS = (
-    allocations,
-    contents_apart,
-    free_memory,
-    memory_used_again,
-    memory_accounted,
-    allocations_too_large,
-    out_of_memory,
-)

@@ -35,6 +35,3 @@ def nested_ranges(subject: Subject) -> None:
     subject.driver.check("range_pop")
     if failures:
         raise Broken("ranges that open and close", failures[0].happened)
-
-
-CHECKS = (nested_ranges,)

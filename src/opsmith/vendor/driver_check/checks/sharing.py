@@ -101,6 +101,3 @@ def _exported(subject: Subject, size: int) -> Iterator[list[tuple[int, Handle]]]
         if handle.file >= 0:
             os.close(handle.file)
         subject.driver.release(block, device)
-
-
-CHECKS = (imported_contents, imported_again, importers_that_end)

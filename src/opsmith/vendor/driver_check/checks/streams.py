@@ -189,16 +189,3 @@ def host_functions_in_turn(subject: Subject) -> None:
     if seen != [bytes([turn]) for turn in range(1, 6)]:
         found = [byte[0] for byte in seen]
         raise Broken("each the value of the copy before it: [1, 2, 3, 4, 5]", f"they saw {found}")
-
-
-CHECKS = (
-    default_streams,
-    order_on_the_default_stream,
-    order_on_created_streams,
-    idle_after_synchronize,
-    synchronize_waits,
-    query_tells_of_pending_work,
-    destroyed_streams,
-    host_functions,
-    host_functions_in_turn,
-)

@@ -84,6 +84,3 @@ def _run(works: list[Callable[[], None]]) -> None:
             raise error
     if raised:
         raise raised[0]
-
-
-CHECKS = (threads_at_once, threads_share)
