@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import random
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -136,32 +136,27 @@ class Subject:
             raise Broken("an address", f"`allocate` of {bytes_} bytes returned OPSMITH_OK and NULL")
         return pointer
 
-    @contextmanager
-    def stream(self, device: int = 0, priority: int = 0) -> Iterator[int]:
+    def stream(self, device: int = 0, priority: int = 0) -> AbstractContextManager[int]:
         """A stream, which is not NULL, destroyed at the end."""
         made = self.driver.stream(device, priority)
-        if not made:
-            raise Broken("a stream", "`stream_create` returned OPSMITH_OK and NULL")
-        yield made
-        self.driver.check("stream_destroy", made)
+        return self._given(made, "a stream", "stream_create", "stream_destroy")
 
-    @contextmanager
-    def event(self, device: int = 0, timing: bool = True) -> Iterator[int]:
+    def event(self, device: int = 0, timing: bool = True) -> AbstractContextManager[int]:
         """An event, which is not NULL, destroyed at the end."""
         made = self.driver.event(device, timing)
-        if not made:
-            raise Broken("an event", "`event_create` returned OPSMITH_OK and NULL")
-        yield made
-        self.driver.check("event_destroy", made)
+        return self._given(made, "an event", "event_create", "event_destroy")
 
-    @contextmanager
-    def pinned(self, bytes_: int) -> Iterator[int]:
+    def pinned(self, bytes_: int) -> AbstractContextManager[int]:
         """Pinned host memory, released at the end."""
         pointer = self.driver.pinned(bytes_)
-        if not pointer:
-            raise Broken("an address", "`pinned_allocate` returned OPSMITH_OK and NULL")
-        yield pointer
-        self.driver.check("pinned_release", pointer)
+        return self._given(pointer, "an address", "pinned_allocate", "pinned_release")
+
+    @contextmanager
+    def _given(self, made: int, what: str, entry: str, end: str) -> Iterator[int]:
+        if not made:
+            raise Broken(what, f"`{entry}` returned OPSMITH_OK and NULL")
+        yield made
+        self.driver.check(end, made)
 
     # ---- what is done again and again ----
 
