@@ -73,3 +73,10 @@ def group_of(listed: Iterable[Listed]) -> type[TyperGroup]:
             )
 
     return Deferring
+
+
+def group(listed: Iterable[Listed], help: str) -> typer.Typer:
+    """A group of nothing but the ``listed`` commands."""
+    made = typer.Typer(cls=group_of(listed), no_args_is_help=True, help=help)
+    made.callback()(lambda: None)  # makes it a group: none of its commands is here yet
+    return made

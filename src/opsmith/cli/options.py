@@ -86,6 +86,17 @@ LoadedBackend = Annotated[
     str | None, typer.Option(help="Load this backend for a program that loads none itself.")
 ]
 
+# Of programs of ExecuTorch, and kernel libraries for it.
+Program = Annotated[Path, typer.Argument(help="The program, a .pte.")]
+Libraries = Annotated[
+    list[Path] | None,
+    typer.Option("--library", help="A kernel library, or the folder with it; repeatable."),
+]
+RuntimeKernels = Annotated[
+    bool,
+    typer.Option(help="Count on ExecuTorch's own kernels, which a runner in C++ need not have."),
+]
+
 # Of a report.
 Conform = Annotated[
     Path | None, typer.Option(help="Results of `opsmith conform`; else the latest of the backend.")

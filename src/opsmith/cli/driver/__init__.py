@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import typer
-
-from opsmith.cli.deferred import Listed, group_of
+from opsmith.cli.deferred import Listed, group
 
 COMMANDS = (
     Listed(
@@ -15,13 +13,4 @@ COMMANDS = (
     ),
 )
 
-driver = typer.Typer(
-    cls=group_of(COMMANDS),
-    no_args_is_help=True,
-    help="A device's driver, apart from the backend that it is part of.",
-)
-
-
-@driver.callback()
-def _commands() -> None:
-    """Makes it a group: none of its commands is here yet."""
+driver = group(COMMANDS, "A device's driver, apart from the backend that it is part of.")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import typer
-
-from opsmith.cli.deferred import Listed, group_of
+from opsmith.cli.deferred import Listed, group
 
 COMMANDS = (
     Listed(
@@ -34,13 +32,4 @@ COMMANDS = (
     ),
 )
 
-executorch = typer.Typer(
-    cls=group_of(COMMANDS),
-    no_args_is_help=True,
-    help="Programs of ExecuTorch and the kernel libraries that serve them.",
-)
-
-
-@executorch.callback()
-def _commands() -> None:
-    """Makes it a group: none of its commands is here yet."""
+executorch = group(COMMANDS, "Programs of ExecuTorch and the kernel libraries that serve them.")

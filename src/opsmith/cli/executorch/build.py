@@ -10,7 +10,7 @@ from rich.table import Table
 
 from opsmith.cli.console import Json, out, print_json, shown_progress
 from opsmith.cli.executorch.served_forms import form_json, served_forms
-from opsmith.cli.options import BackendArgument, NamedBackend
+from opsmith.cli.options import BackendArgument, NamedBackend, RuntimeKernels
 from opsmith.description import find_backend
 from opsmith.executorch.build import BuiltLibrary, build_library
 from opsmith.executorch.program import read_program
@@ -29,12 +29,7 @@ def build(
             help="What to call it: libNAME.so.", show_default="that of the backend, and _executorch"
         ),
     ] = "",
-    runtime_kernels: Annotated[
-        bool,
-        typer.Option(
-            help="Count on ExecuTorch's own kernels, which a runner in C++ need not have."
-        ),
-    ] = True,
+    runtime_kernels: RuntimeKernels = True,
     json: Json = False,
 ) -> None:
     """Build a backend's kernels into one library for ExecuTorch, all of them or what programs use."""

@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
 from opsmith.cli.console import Json, many, out, print_json, shown_progress
 from opsmith.cli.executorch.served_forms import form_json, served_forms
+from opsmith.cli.options import Libraries, Program, RuntimeKernels
 from opsmith.executorch.check import ProgramCheck, check_program
 
 
 def check(
-    program: Annotated[Path, typer.Argument(help="The program, a .pte.")],
-    libraries: Annotated[
-        list[Path] | None,
-        typer.Option("--library", help="A kernel library, or the folder with it; repeatable."),
-    ] = None,
-    runtime_kernels: Annotated[
-        bool,
-        typer.Option(
-            help="Count on ExecuTorch's own kernels, which a runner in C++ need not have."
-        ),
-    ] = True,
+    program: Program,
+    libraries: Libraries = None,
+    runtime_kernels: RuntimeKernels = True,
     json: Json = False,
 ) -> None:
     """Say who will serve each call of a program, who nobody, and how much memory it takes."""

@@ -10,15 +10,13 @@ import typer
 from rich.table import Table
 
 from opsmith.cli.console import Json, many, out, print_json, shown_progress
+from opsmith.cli.options import Libraries, Program
 from opsmith.executorch.run import ProgramRun, ServedCall, run_program
 
 
 def run(
-    program: Annotated[Path, typer.Argument(help="The program, a .pte.")],
-    libraries: Annotated[
-        list[Path] | None,
-        typer.Option("--library", help="A kernel library, or the folder with it; repeatable."),
-    ] = None,
+    program: Program,
+    libraries: Libraries = None,
     inputs: Annotated[
         Path | None,
         typer.Option("--input", help="Inputs that torch.save wrote; else the example inputs."),
