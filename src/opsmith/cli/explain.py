@@ -11,7 +11,7 @@ from opsmith.cli.compiled import explain_compiled
 from opsmith.cli.console import Json, out, print_json
 from opsmith.cli.opened import loaded_backend, may_load, opened_backend
 from opsmith.cli.options import Backend, Build, Table, given_backend
-from opsmith.observe.explain.chain import served_operator
+from opsmith.observe.explain.chain import entry_json, served_operator
 from opsmith.observe.explain.explanation import RELEVANT_KEYS, Explanation
 from opsmith.observe.explain.explanation import explain as explanation_of
 from opsmith.observe.programs.process import Program
@@ -77,12 +77,7 @@ def _as_json(explanation: Explanation) -> dict[str, object]:
     return {
         "name": entry.name,
         "schema": explanation.schema,
-        "route": entry.route.value,
-        "place": entry.where or None,
-        "source": entry.source,
-        "library": entry.library,
-        "why": entry.why,
-        "served_by": served_operator(entry),
+        **entry_json(entry),
         "cannot_fall_back": explanation.cannot_fall_back,
         "autograd": _autograd(entry),
         "autocast": explanation.autocast.why if explanation.autocast else None,

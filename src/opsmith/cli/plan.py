@@ -11,7 +11,7 @@ from rich.table import Table
 from opsmith.cli.console import Json, out, print_json
 from opsmith.cli.opened import opened_backend
 from opsmith.cli.options import BackendArgument, NamedBackend
-from opsmith.observe.explain.chain import served_operator, served_operators
+from opsmith.observe.explain.chain import entry_json, served_operators
 from opsmith.plan import NotServed, Plan, Route
 
 
@@ -73,17 +73,7 @@ def _as_json(planned: Plan, route: Route | None) -> dict[str, object]:
         "backend": planned.backend,
         "torch": planned.torch,
         "operators": [
-            {
-                "name": entry.name,
-                "route": entry.route.value,
-                "place": entry.where or None,
-                "source": entry.source,
-                "library": entry.library,
-                "why": entry.why,
-                "served_by": served_operator(entry),
-            }
-            for entry in planned.entries
-            if route is None or entry.route is route
+            entry_json(entry) for entry in planned.entries if route is None or entry.route is route
         ],
         "counts": {counted.value: count for counted, count in planned.counts().items()},
         "places": {place.value: count for place, count in planned.places().items()},

@@ -41,6 +41,19 @@ def served_operators(plan: Plan) -> tuple[ServedOperator, ...]:
     return tuple(served for entry in plan.entries if (served := served_operator(entry)).chain)
 
 
+def entry_json(entry: Entry) -> dict[str, object]:
+    """How the operator of ``entry`` is served, in plain values."""
+    return {
+        "name": entry.name,
+        "route": entry.route.value,
+        "place": entry.where or None,
+        "source": entry.source,
+        "library": entry.library,
+        "why": entry.why,
+        "served_by": served_operator(entry),
+    }
+
+
 def served_operator(entry: Entry) -> ServedOperator:
     """The kernels that serve the operator of ``entry``; an empty chain where it has none."""
     return ServedOperator(
