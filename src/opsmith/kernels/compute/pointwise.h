@@ -27,3 +27,9 @@ void pointwise(at::TensorIteratorBase& iter, const char* expression,
                CpuOperands cpu_operands = CpuOperands::kStored);
 
 }  // namespace opsmith::compute
+
+// The kernel of a structured operator without arguments beside its operands.
+#define OPSMITH_POINTWISE(name, expression) \
+  void name(at::TensorIteratorBase& iter) { \
+    pointwise(iter, expression);            \
+  }

@@ -43,25 +43,11 @@ void softplus_backward(at::TensorIteratorBase& iter, const at::Scalar& beta, con
   pointwise(iter, "b * x > y ? a : a * sigmoid(b * x)", {beta, threshold});
 }
 
-void hardsigmoid(at::TensorIteratorBase& iter) {
-  pointwise(iter, "a < -3 ? (C)0 : a > 3 ? (C)1 : (a + 3) / 6");
-}
-
-void hardsigmoid_backward(at::TensorIteratorBase& iter) {
-  pointwise(iter, "b > -3 && b < 3 ? a / 6 : (C)0");
-}
-
-void sigmoid_backward(at::TensorIteratorBase& iter) {
-  pointwise(iter, "a * (1 - b) * b");
-}
-
-void tanh_backward(at::TensorIteratorBase& iter) {
-  pointwise(iter, "a * (1 - b * b)");
-}
-
-void silu_backward(at::TensorIteratorBase& iter) {
-  pointwise(iter, "a * silu_slope(b)");
-}
+OPSMITH_POINTWISE(hardsigmoid, "a < -3 ? (C)0 : a > 3 ? (C)1 : (a + 3) / 6")
+OPSMITH_POINTWISE(hardsigmoid_backward, "b > -3 && b < 3 ? a / 6 : (C)0")
+OPSMITH_POINTWISE(sigmoid_backward, "a * (1 - b) * b")
+OPSMITH_POINTWISE(tanh_backward, "a * (1 - b * b)")
+OPSMITH_POINTWISE(silu_backward, "a * silu_slope(b)")
 
 void threshold(at::TensorIteratorBase& iter, const at::Scalar& threshold, const at::Scalar& value) {
   pointwise(iter, "a <= x ? y : a", {threshold, value});

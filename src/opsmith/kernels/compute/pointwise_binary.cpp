@@ -7,31 +7,26 @@
 
 namespace opsmith::compute {
 
-#define OPSMITH_BINARY(name, expression)    \
-  void name(at::TensorIteratorBase& iter) { \
-    pointwise(iter, expression);            \
-  }
-
-OPSMITH_BINARY(maximum, "a != a || a > b ? a : b")
-OPSMITH_BINARY(minimum, "a != a || a < b ? a : b")
-OPSMITH_BINARY(fmax, "b != b || a > b ? a : b")
-OPSMITH_BINARY(fmin, "b != b || a < b ? a : b")
-OPSMITH_BINARY(atan2, "atan2(a, b)")
-OPSMITH_BINARY(copysign, "copysign(a, b)")
-OPSMITH_BINARY(fmod, "fmod(a, b)")
-OPSMITH_BINARY(remainder, "remainder_of(a, b)")
-OPSMITH_BINARY(pow_tensor, "pow(a, b)")
-OPSMITH_BINARY(bitwise_and, "a & b")
-OPSMITH_BINARY(bitwise_or, "a | b")
-OPSMITH_BINARY(bitwise_xor, "a ^ b")
-OPSMITH_BINARY(eq, "a == b")
-OPSMITH_BINARY(ne, "a != b")
-OPSMITH_BINARY(lt, "a < b")
-OPSMITH_BINARY(le, "a <= b")
-OPSMITH_BINARY(gt, "a > b")
-OPSMITH_BINARY(ge, "a >= b")
-OPSMITH_BINARY(isposinf, "a == INFINITY")
-OPSMITH_BINARY(isneginf, "a == -INFINITY")
+OPSMITH_POINTWISE(maximum, "a != a || a > b ? a : b")
+OPSMITH_POINTWISE(minimum, "a != a || a < b ? a : b")
+OPSMITH_POINTWISE(fmax, "b != b || a > b ? a : b")
+OPSMITH_POINTWISE(fmin, "b != b || a < b ? a : b")
+OPSMITH_POINTWISE(atan2, "atan2(a, b)")
+OPSMITH_POINTWISE(copysign, "copysign(a, b)")
+OPSMITH_POINTWISE(fmod, "fmod(a, b)")
+OPSMITH_POINTWISE(remainder, "remainder_of(a, b)")
+OPSMITH_POINTWISE(pow_tensor, "pow(a, b)")
+OPSMITH_POINTWISE(bitwise_and, "a & b")
+OPSMITH_POINTWISE(bitwise_or, "a | b")
+OPSMITH_POINTWISE(bitwise_xor, "a ^ b")
+OPSMITH_POINTWISE(eq, "a == b")
+OPSMITH_POINTWISE(ne, "a != b")
+OPSMITH_POINTWISE(lt, "a < b")
+OPSMITH_POINTWISE(le, "a <= b")
+OPSMITH_POINTWISE(gt, "a > b")
+OPSMITH_POINTWISE(ge, "a >= b")
+OPSMITH_POINTWISE(isposinf, "a == INFINITY")
+OPSMITH_POINTWISE(isneginf, "a == -INFINITY")
 
 // The number is an operand of the iterator too.
 #define OPSMITH_WITH_NUMBER(name, expression)                            \
@@ -46,7 +41,6 @@ OPSMITH_WITH_NUMBER(le_scalar, "a <= b")
 OPSMITH_WITH_NUMBER(gt_scalar, "a > b")
 OPSMITH_WITH_NUMBER(ge_scalar, "a >= b")
 
-#undef OPSMITH_BINARY
 #undef OPSMITH_WITH_NUMBER
 
 void bitwise_not(at::TensorIteratorBase& iter) {
