@@ -66,11 +66,11 @@ Grid groups(int64_t count) {
 }
 
 struct Forward {
-  const at::Tensor &input, &weight, &bias, &running_mean, &running_var, &out, &saved_mean, &saved_rstd;
+  at::Tensor input, weight, bias, running_mean{}, running_var{}, out, saved_mean, saved_rstd;
   NormShape shape;
   int64_t count;
-  bool training;
-  double momentum, epsilon;
+  bool training = true;
+  double momentum = 0, epsilon;
 };
 
 void normalise(const Forward& f, const std::string& kind, at::ScalarType parameters) {
@@ -95,11 +95,11 @@ void normalise(const Forward& f, const std::string& kind, at::ScalarType paramet
 }
 
 struct Backward {
-  const at::Tensor &grad, &input, &weight, &mean, &rstd, &out, &grad_weight, &grad_bias;
+  at::Tensor grad, input, weight, mean, rstd, out, grad_weight{}, grad_bias{};
   NormShape shape;
   int64_t count;
-  bool training;
-  double epsilon;
+  bool training = true;
+  double epsilon = 0;
 };
 
 void differentiate(const Backward& b, const std::string& kind, at::ScalarType parameters) {
@@ -122,6 +122,18 @@ void differentiate(const Backward& b, const std::string& kind, at::ScalarType pa
          arguments, grid);
 }
 
+using Gradients = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
+
+// The Tensors for the gradients of the input, the weight and the bias; undefined ones are not wanted.
+Gradients gradients_of(const at::Tensor& input, at::IntArrayRef parameter_sizes, at::ScalarType parameters,
+                       const std::array<bool, 3>& wanted) {
+  const auto like_parameters = [&](bool is_wanted) {
+    return is_wanted ? at::zeros(parameter_sizes, input.options().dtype(parameters)) : at::Tensor();
+  };
+  return {wanted[0] ? at::empty(input.sizes(), input.options()) : at::Tensor(), like_parameters(wanted[1]),
+          like_parameters(wanted[2])};
+}
+
 // A channel's elements in a contiguous tensor.
 NormShape channels_of(const at::Tensor& input) {
   const int64_t channels = input.size(1);
@@ -133,6 +145,8 @@ NormShape channels_of(const at::Tensor& input) {
 struct NormalisedRows {
   int64_t count;   // of rows
   int64_t length;  // of each
+
+  NormShape shape() const { return {1, length, 0, length}; }
 };
 
 NormalisedRows rows_of(const at::Tensor& input, at::IntArrayRef normalized_shape) {
@@ -211,19 +225,14 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> native_layer_norm(const at::Tenso
   at::Tensor out = at::empty(in.sizes(), in.options());
   at::Tensor mean = at::empty(sizes, in.options().dtype(saved));
   at::Tensor rstd = at::empty(sizes, in.options().dtype(saved));
-  const at::Tensor none;
   normalise({.input = in,
              .weight = w,
              .bias = b,
-             .running_mean = none,
-             .running_var = none,
              .out = out,
              .saved_mean = mean,
              .saved_rstd = rstd,
-             .shape = {1, rows.length, 0, rows.length},
+             .shape = rows.shape(),
              .count = rows.count,
-             .training = true,
-             .momentum = 0,
              .epsilon = eps},
             definition("LAYER"), parameters);
   return {std::move(out), std::move(mean), std::move(rstd)};
@@ -238,13 +247,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> native_layer_norm_backward(
   const at::Tensor in = input.contiguous();
   const at::Tensor w = dense(weight);
   const at::ScalarType parameters = parameters_dtype(input, {w, dense(bias)});
-  const auto like_parameters = [&](bool wanted) {
-    return wanted ? at::zeros(normalized_shape, in.options().dtype(parameters)) : at::Tensor();
-  };
-  at::Tensor grad_input = output_mask[0] ? at::empty(in.sizes(), in.options()) : at::Tensor();
-  at::Tensor grad_weight = like_parameters(output_mask[1]);
-  at::Tensor grad_bias = like_parameters(output_mask[2]);
-  const at::Tensor none;
+  Gradients gradients = gradients_of(in, normalized_shape, parameters, output_mask);
+  const auto& [grad_input, grad_weight, grad_bias] = gradients;
   if (output_mask[0]) {
     differentiate({.grad = grad,
                    .input = in,
@@ -252,18 +256,14 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> native_layer_norm_backward(
                    .mean = mean,
                    .rstd = rstd,
                    .out = grad_input,
-                   .grad_weight = none,
-                   .grad_bias = none,
-                   .shape = {1, rows.length, 0, rows.length},
-                   .count = rows.count,
-                   .training = true,
-                   .epsilon = 0},
+                   .shape = rows.shape(),
+                   .count = rows.count},
                   definition("LAYER"), parameters);
   }
   if ((output_mask[1] || output_mask[2]) && in.numel() != 0) {
     differentiate_parameters(grad, in, mean, rstd, rows, grad_weight, grad_bias);
   }
-  return {std::move(grad_input), std::move(grad_weight), std::move(grad_bias)};
+  return gradients;
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> native_batch_norm(
@@ -326,12 +326,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> native_batch_norm_backward(
               train ? "statistics that it saved" : "running statistics");
   const at::ScalarType parameters = parameters_dtype(input, {w, mean, rstd});
   const int64_t channels = input.size(1);
-  const auto like_parameters = [&](bool wanted) {
-    return wanted ? at::zeros({channels}, in.options().dtype(parameters)) : at::Tensor();
-  };
-  at::Tensor grad_input = output_mask[0] ? at::empty(in.sizes(), in.options()) : at::Tensor();
-  at::Tensor grad_weight = like_parameters(output_mask[1]);
-  at::Tensor grad_bias = like_parameters(output_mask[2]);
+  Gradients gradients = gradients_of(in, channels, parameters, output_mask);
+  const auto& [grad_input, grad_weight, grad_bias] = gradients;
   differentiate({.grad = grad,
                  .input = in,
                  .weight = w,
@@ -345,7 +341,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> native_batch_norm_backward(
                  .training = train,
                  .epsilon = eps},
                 "", parameters);
-  return {std::move(grad_input), std::move(grad_weight), std::move(grad_bias)};
+  return gradients;
 }
 
 }  // namespace opsmith::compute
