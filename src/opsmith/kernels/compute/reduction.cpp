@@ -238,6 +238,15 @@ at::OptionalIntArrayRef one_dim(const std::optional<int64_t>& dim) {
   return dim.has_value() ? at::OptionalIntArrayRef(at::IntArrayRef(&*dim, 1)) : at::OptionalIntArrayRef();
 }
 
+at::Tensor extremum_of_all(const at::Tensor& self, const char* name, const Rule& which) {
+  TORCH_CHECK(self.numel() > 0, name,
+              "(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim "
+              "with the 'dim' argument.");
+  at::Tensor out = at::empty({}, self.options());
+  reduce(self, at::OptionalIntArrayRef(), false, out, {}, which, self.scalar_type());
+  return out;
+}
+
 }  // namespace
 
 void sum(const at::Tensor& self, at::OptionalIntArrayRef dim, bool keepdim,
@@ -266,23 +275,11 @@ void amin(const at::Tensor& self, at::IntArrayRef dim, bool keepdim, const at::T
 }
 
 at::Tensor max(const at::Tensor& self) {
-  TORCH_CHECK(
-      self.numel() > 0,
-      "max(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with "
-      "the 'dim' argument.");
-  at::Tensor out = at::empty({}, self.options());
-  reduce(self, at::OptionalIntArrayRef(), false, out, {}, kMax, self.scalar_type());
-  return out;
+  return extremum_of_all(self, "max", kMax);
 }
 
 at::Tensor min(const at::Tensor& self) {
-  TORCH_CHECK(
-      self.numel() > 0,
-      "min(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with "
-      "the 'dim' argument.");
-  at::Tensor out = at::empty({}, self.options());
-  reduce(self, at::OptionalIntArrayRef(), false, out, {}, kMin, self.scalar_type());
-  return out;
+  return extremum_of_all(self, "min", kMin);
 }
 
 void argmax(const at::Tensor& self, std::optional<int64_t> dim, bool keepdim, const at::Tensor& out) {
