@@ -3,27 +3,13 @@
 // the input's zero point comes to is taken off by the weights' own sums, Σ (x - z)·w = Σ x·w - z·Σ w, which
 // are bytes for some steps. Included by grouped_product.cpp alone.
 
-#include <cstring>
-
-#include <immintrin.h>
+#include "vnni.h"
 
 namespace opsmith::quantized::OPSMITH_ISA {
 namespace {
 
 // Bytes hold the sums of the values of so many steps: 2 · 15 · 8 = 240.
 constexpr int64_t kStepsOfBytes = 8;
-
-// lanes += products of fours. In assembly: around the intrinsic, gcc 12 copies every register that it adds
-// to.
-inline void add_products(__m512i& lanes, __m512i weight, __m512i input) {
-  asm("vpdpbusd %2, %1, %0" : "+v"(lanes) : "v"(weight), "v"(input));
-}
-
-inline __m512i four_times_16(const int8_t* from) {
-  int32_t four;
-  std::memcpy(&four, from, sizeof(four));
-  return _mm512_set1_epi32(four);
-}
 
 // kRows rows from `m` on by kPanels panels from `panel` on.
 template <int kRows, int kPanels>

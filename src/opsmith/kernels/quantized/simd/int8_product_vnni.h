@@ -4,18 +4,12 @@
 
 #include <cstring>
 
-#include <immintrin.h>
+#include "vnni.h"
 
 namespace opsmith::quantized::OPSMITH_ISA {
 namespace {
 
 constexpr int64_t kBytes = 64;
-
-// lanes += products of fours. In assembly: around the intrinsic, gcc 12 copies every register that it adds
-// to.
-inline void add_products(__m512i& lanes, __m512i input, __m512i weight) {
-  asm("vpdpbusd %2, %1, %0" : "+v"(lanes) : "v"(input), "v"(weight));
-}
 
 // Four sums over 16 lanes each.
 inline __m128i sums_of(__m512i a, __m512i b, __m512i c, __m512i d) {

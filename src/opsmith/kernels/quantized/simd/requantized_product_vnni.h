@@ -3,22 +3,10 @@
 // Sums begin with what the input's zero point comes to: Σ (x - z)·w = -z·Σ w + Σ x·w. Included by
 // requantized_product.cpp alone.
 
-#include <immintrin.h>
+#include "vnni.h"
 
 namespace opsmith::quantized::OPSMITH_ISA {
 namespace {
-
-// lanes += products of fours. In assembly: around the intrinsic, gcc 12 copies every register that it adds
-// to.
-inline void add_products(__m512i& lanes, __m512i input, __m512i weight) {
-  asm("vpdpbusd %2, %1, %0" : "+v"(lanes) : "v"(input), "v"(weight));
-}
-
-inline __m512i four_times_16(const uint8_t* from) {
-  int32_t four;
-  std::memcpy(&four, from, sizeof(four));
-  return _mm512_set1_epi32(four);
-}
 
 // The operands that all rows of some panels share.
 template <int kPanels>
