@@ -5,6 +5,7 @@
 #include <ATen/Context.h>
 #include <ATen/core/Tensor.h>
 
+#include "../common/matrix_products.h"
 #include "../common/nvidia_library.h"
 #include "api.h"
 
@@ -116,23 +117,6 @@ void multiply(const at::Tensor& a, const at::Tensor& b, const at::Tensor& out, c
 
 }  // namespace
 
-void mm(const at::Tensor& self, const at::Tensor& mat2, const at::Tensor& out) {
-  multiply(self.unsqueeze(0), mat2.unsqueeze(0), out.unsqueeze(0));
-}
-
-void addmm(const at::Tensor& self, const at::Tensor& mat1, const at::Tensor& mat2, const at::Scalar& beta,
-           const at::Scalar& alpha, const at::Tensor& out) {
-  multiply(mat1.unsqueeze(0), mat2.unsqueeze(0), out.unsqueeze(0), alpha, beta,
-           self.expand(out.sizes()).unsqueeze(0));
-}
-
-void bmm(const at::Tensor& self, const at::Tensor& mat2, const at::Tensor& out) {
-  multiply(self, mat2, out);
-}
-
-void baddbmm(const at::Tensor& self, const at::Tensor& batch1, const at::Tensor& batch2,
-             const at::Scalar& beta, const at::Scalar& alpha, const at::Tensor& out) {
-  multiply(batch1, batch2, out, alpha, beta, self.expand(out.sizes()));
-}
+OPSMITH_MATRIX_PRODUCTS
 
 }  // namespace opsmith::cublas
