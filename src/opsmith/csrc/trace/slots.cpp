@@ -8,55 +8,23 @@ namespace {
 
 // Access to private members is not checked in explicit instantiations: each of these defines the function
 // that it befriends.
-auto& definition(const c10::OperatorHandle& op);
-auto& table(c10::impl::OperatorEntry& entry);
-auto& boxed_kernel(c10::KernelFunction& kernel);
-auto& boxed_function(c10::BoxedKernel& kernel);
-auto& unboxed_function(c10::KernelFunction& kernel);
-auto& sym_unboxed_function(c10::KernelFunction& kernel);
-auto& guard(c10::Dispatcher& dispatcher);
-
-template <auto kMember>
-struct Definition {
-  friend auto& definition(const c10::OperatorHandle& op) { return *(op.*kMember); }
-};
-template struct Definition<&c10::OperatorHandle::operatorDef_>;
-
-template <auto kMember>
-struct Table {
-  friend auto& table(c10::impl::OperatorEntry& entry) { return entry.*kMember; }
-};
-template struct Table<&c10::impl::OperatorEntry::dispatchTable_>;
-
-template <auto kMember>
-struct BoxedKernel {
-  friend auto& boxed_kernel(c10::KernelFunction& kernel) { return kernel.*kMember; }
-};
-template struct BoxedKernel<&c10::KernelFunction::boxed_kernel_func_>;
-
-template <auto kMember>
-struct BoxedFunctionOf {
-  friend auto& boxed_function(c10::BoxedKernel& kernel) { return kernel.*kMember; }
-};
-template struct BoxedFunctionOf<&c10::BoxedKernel::boxed_kernel_func_>;
-
-template <auto kMember>
-struct UnboxedFunction {
-  friend auto& unboxed_function(c10::KernelFunction& kernel) { return kernel.*kMember; }
-};
-template struct UnboxedFunction<&c10::KernelFunction::unboxed_kernel_func_>;
-
-template <auto kMember>
-struct SymUnboxedFunction {
-  friend auto& sym_unboxed_function(c10::KernelFunction& kernel) { return kernel.*kMember; }
-};
-template struct SymUnboxedFunction<&c10::KernelFunction::sym_unboxed_kernel_func_>;
-
-template <auto kMember>
-struct Guard {
-  friend auto& guard(c10::Dispatcher& dispatcher) { return *(dispatcher.*kMember); }
-};
-template struct Guard<&c10::Dispatcher::guard_>;
+#define OPSMITH_MEMBER(name, Name, Owner, pointer)             \
+  auto& name(Owner& owner);                                    \
+  template <auto kMember>                                      \
+  struct Name {                                                \
+    friend auto& name(Owner& owner) { return owner.*kMember; } \
+  };                                                           \
+  template struct Name<pointer>;
+OPSMITH_MEMBER(definition, Definition, const c10::OperatorHandle, &c10::OperatorHandle::operatorDef_)
+OPSMITH_MEMBER(table, Table, c10::impl::OperatorEntry, &c10::impl::OperatorEntry::dispatchTable_)
+OPSMITH_MEMBER(boxed_kernel, BoxedKernelOf, c10::KernelFunction, &c10::KernelFunction::boxed_kernel_func_)
+OPSMITH_MEMBER(boxed_function, BoxedFunctionOf, c10::BoxedKernel, &c10::BoxedKernel::boxed_kernel_func_)
+OPSMITH_MEMBER(unboxed_function, UnboxedFunction, c10::KernelFunction,
+               &c10::KernelFunction::unboxed_kernel_func_)
+OPSMITH_MEMBER(sym_unboxed_function, SymUnboxedFunction, c10::KernelFunction,
+               &c10::KernelFunction::sym_unboxed_kernel_func_)
+OPSMITH_MEMBER(guard, Guard, c10::Dispatcher, &c10::Dispatcher::guard_)
+#undef OPSMITH_MEMBER
 
 template <class Pointer>
 void write(Pointer& word, Pointer value) {
@@ -68,7 +36,7 @@ void write(Pointer& word, Pointer value) {
 
 Slot::Slot(const c10::OperatorHandle& op, c10::DispatchKey key)
     : kernel_(
-          table(definition(op).op)
+          table(definition(op)->op)
               .at(static_cast<size_t>(c10::DispatchKeySet(key).getDispatchTableIndexForDispatchKeySet()))) {}
 
 Words Slot::words() const {
@@ -88,11 +56,11 @@ void Slot::put_back(const Words& words) const {
 }
 
 const void* identity(const c10::OperatorHandle& op) {
-  return &definition(op);
+  return definition(op);
 }
 
 std::mutex& registration_mutex() {
-  return guard(c10::Dispatcher::singleton()).mutex;
+  return guard(c10::Dispatcher::singleton())->mutex;
 }
 
 }  // namespace opsmith::trace
