@@ -14,7 +14,6 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import torch
@@ -276,12 +275,7 @@ class CurrentDevice:
         if self.idx >= 0:
             self._previous.append(torch_names._accelerator_exchangeDevice(self.idx))
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self.idx >= 0:
             torch_names._accelerator_exchangeDevice(self._previous.pop())
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from types import TracebackType
 
 import torch
 
@@ -34,12 +33,7 @@ class StreamContext:
             torch.accelerator.set_stream(self.stream)
             self._entered.append((device, previous))
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self.stream is not None:
             device, previous = self._entered.pop()
             torch.accelerator.set_stream(previous)
