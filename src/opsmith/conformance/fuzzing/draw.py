@@ -10,6 +10,7 @@ from __future__ import annotations
 import cmath
 import functools
 from collections.abc import Sequence
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
@@ -51,6 +52,17 @@ _LARGEST = 600
 # Bool tensors are given for these parameters, and whole numbers for those.
 _MASKS = {"mask", "condition"}
 _INDICES = {"index", "indices", "target"}
+
+
+@dataclass
+class _Call:
+    """The arguments ``given`` to a call so far, the ``first`` Tensor among them, and sizes by ``letters``."""
+
+    signature: Signature
+    shapes: dict[str, str]
+    letters: dict[str, int]
+    given: dict[str, Any]
+    first: Tensor | None = None
 
 
 def draw_program(seed: int, index: int) -> Program:
@@ -172,18 +184,16 @@ class _Drawing:
 
     def _call(self, name: str, signature: Signature) -> Step:
         shapes = SHAPES.get(signature.base) if self.random.random() < 0.9 else None
-        letters: dict[str, int] = {}
-        given: dict[str, Any] = {}
-        first: Tensor | None = None
+        call = _Call(signature, shapes or {}, {}, {})
+        given = call.given
         for parameter in signature.parameters:
             if parameter.is_out:
                 continue
-            value = self._argument(parameter, signature, shapes, letters, first, given)
-            given[parameter.name] = value
-            if first is None and isinstance(value, Ref):
-                first = self._of(value)
-            elif first is None and isinstance(value, list) and value and isinstance(value[0], Ref):
-                first = self._of(value[0])
+            value = given[parameter.name] = self._argument(parameter, call)
+            if isinstance(value, list) and value:
+                value = value[0]
+            if call.first is None and isinstance(value, Ref):
+                call.first = self._of(value)
         outs = [parameter for parameter in signature.parameters if parameter.is_out]
         if outs:
             self._outs(name, signature, outs, given)
@@ -200,43 +210,27 @@ class _Drawing:
             left.pop()
         return Step(name, signature.operator, tuple(arguments), tuple(keywords))
 
-    def _argument(
-        self,
-        parameter: Parameter,
-        signature: Signature,
-        shapes: dict[str, str] | None,
-        letters: dict[str, int],
-        first: Tensor | None,
-        given: dict[str, Any],
-    ) -> Any:
+    def _argument(self, parameter: Parameter, call: _Call) -> Any:
         random = self.random
         match parameter.kind:
             case "Tensor":
                 if parameter.optional and random.random() < 0.5:
                     return None
-                return self._tensor(parameter, signature, shapes, letters, first, given)
+                return self._tensor(parameter, call)
             case "List[Tensor]":
-                return self._tensors(signature)
+                return self._tensors(call.signature)
             case "List[Optional[Tensor]]":
-                return self._indices(first)
-        return drawn(random, parameter, signature.base, first, given)
+                return self._indices(call.first)
+        return drawn(random, parameter, call.signature.base, call.first, call.given)
 
-    def _tensor(
-        self,
-        parameter: Parameter,
-        signature: Signature,
-        shapes: dict[str, str] | None,
-        letters: dict[str, int],
-        first: Tensor | None,
-        given: dict[str, Any],
-    ) -> Ref:
-        random = self.random
-        if shapes and parameter.name in shapes:
+    def _tensor(self, parameter: Parameter, call: _Call) -> Ref:
+        random, signature, first, letters = self.random, call.signature, call.first, call.letters
+        if parameter.name in call.shapes:
             sizes = tuple(
                 int(letter)
                 if letter.isdigit()
                 else letters.setdefault(letter, self._letter(letter))
-                for letter in shapes[parameter.name]
+                for letter in call.shapes[parameter.name]
             )
             if parameter.name in _INDICES:
                 return self._index(letters.get("c", letters.get("n", 3)), sizes)
@@ -258,7 +252,7 @@ class _Drawing:
             sizes = tuple(first.shape) if first is not None else self.shape
             return self._add(leaf(random, torch.bool, sizes))
         if parameter.name in _INDICES and first is not None and random.random() < 0.95:
-            return self._index_for(signature.base, first, given)
+            return self._index_for(signature.base, first, call.given)
         if first is None and (
             signature.base.startswith("as_strided")
             or (parameter.is_written and random.random() < 0.5)
