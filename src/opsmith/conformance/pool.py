@@ -18,18 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
 
-from opsmith.conformance.protocol import (
-    Board,
-    Done,
-    Ended,
-    Message,
-    Ready,
-    Refusal,
-    Setting,
-    Task,
-    decode,
-    encode,
-)
+from opsmith.conformance import protocol
 from opsmith.conformance.results import Check, Status, Verdict
 from opsmith.conformance.selection import WorkUnit
 from opsmith.errors import ConformanceError
@@ -59,7 +48,7 @@ class _Worker:
     """One process and the unit that it is at; ``ended`` of the unit's checks have ended."""
 
     process: subprocess.Popen[bytes]
-    board: Board
+    board: protocol.Board
     errors: IO[bytes]
     deadline: float
     unit: WorkUnit | None = None
@@ -71,11 +60,11 @@ class _Worker:
     def give(self, unit: WorkUnit, timeout: float) -> None:
         self.unit, self.ended = unit, 0
         self._restart_clock(timeout)
-        task = Task(unit.entry, unit.dtype, [check.value for check in unit.checks])
+        task = protocol.Task(unit.entry, unit.dtype, [check.value for check in unit.checks])
         assert self.process.stdin is not None
         # One that has just died is noticed when its standard output ends.
         with suppress(BrokenPipeError):
-            self.process.stdin.write(encode(task))
+            self.process.stdin.write(protocol.encode(task))
 
     def heard(self, timeout: float) -> None:
         """One more check has ended."""
@@ -86,14 +75,14 @@ class _Worker:
         self.started = time.monotonic()
         self.deadline = self.started + timeout
 
-    def messages(self) -> list[Message] | None:
+    def messages(self) -> list[protocol.Message] | None:
         """The messages of the worker; None when it has ended."""
         assert self.process.stdout is not None
         read = os.read(self.process.stdout.fileno(), 1 << 16)
         if not read:
             return None
         *lines, self.buffer = (self.buffer + read).split(b"\n")
-        return [decode(line) for line in lines]
+        return [protocol.decode(line) for line in lines]
 
     def kill(self) -> None:
         with suppress(ProcessLookupError):
@@ -118,7 +107,7 @@ class _Worker:
 class Pool:
     """``size`` workers for one backend.  A check may take ``timeout`` seconds."""
 
-    setting: Setting
+    setting: protocol.Setting
     size: int
     timeout: float
     _folder: Path
@@ -148,7 +137,7 @@ class Pool:
     def _start(self) -> None:
         path = self._folder / f"board-{self._boards}"
         self._boards += 1
-        board = Board(path)
+        board = protocol.Board(path)
         errors = path.with_suffix(".errors").open("w+b")
         process = subprocess.Popen(
             # -X faulthandler: a crash leaves its kind as last words.
@@ -163,7 +152,7 @@ class Pool:
         )
         worker = _Worker(process, board, errors, time.monotonic() + _START_SECONDS)
         assert process.stdin is not None and process.stdout is not None
-        process.stdin.write(encode(self.setting))
+        process.stdin.write(protocol.encode(self.setting))
         self._workers.append(worker)
         self._selector.register(process.stdout, selectors.EVENT_READ, worker)
 
@@ -178,15 +167,15 @@ class Pool:
             for message in messages:
                 self._take(worker, message, listener)
 
-    def _take(self, worker: _Worker, message: Message, listener: Listener) -> None:
+    def _take(self, worker: _Worker, message: protocol.Message, listener: Listener) -> None:
         match message:
-            case Refusal():
+            case protocol.Refusal():
                 raise ConformanceError(message.message, remedy=message.remedy)
-            case Ready():
+            case protocol.Ready():
                 worker.ready = True
                 listener.loaded(message.loaded)
                 self._next(worker)
-            case Ended():
+            case protocol.Ended():
                 assert worker.unit is not None
                 listener.verdict(
                     Verdict(
@@ -200,7 +189,7 @@ class Pool:
                     )
                 )
                 worker.heard(self.timeout)
-            case Done():
+            case protocol.Done():
                 assert worker.unit is not None
                 listener.operators(worker.unit.entry, message.operators)
                 self._next(worker)
