@@ -165,20 +165,15 @@ class _DeviceOverrides(DeviceOpOverrides):
     def cpp_kernel_type(self) -> str:
         return "void*"
 
-    def cpp_stream_type(self) -> str:
-        return "void*"
-
     def cpp_device_guard(self) -> str:
-        return "opsmith::GraphDevice"
-
-    def cpp_aoti_device_guard(self) -> str:
         return "opsmith::GraphDevice"
 
     def cpp_stream_guard(self) -> str:
         return "opsmith::GraphStream"
 
-    def cpp_aoti_stream_guard(self) -> str:
-        return "opsmith::GraphStream"
+    cpp_stream_type = cpp_kernel_type
+    cpp_aoti_device_guard = cpp_device_guard
+    cpp_aoti_stream_guard = cpp_stream_guard
 
 
 class _CalledOperators(CustomGraphModulePass):
