@@ -13,29 +13,15 @@ from dataclasses import dataclass
 from opsmith.plan.executorch.kernel_keys import CallForm
 from opsmith.plan.executorch.library_facts import DescribedKernel, LibraryDescription
 from opsmith.plan.executorch.nearest import NearestKernel, OfferedKernel, nearest_kernel
-from opsmith.plan.executorch.resolver import Runtime
+from opsmith.plan.executorch.resolver import FormOfCall, Runtime
 from opsmith.plan.executorch.supported import rejection
 
 
 @dataclass(frozen=True)
-class BuiltForm:
-    """Who serves one form of call: ``kernel`` of the library at the place ``library``, or the runtime's own.
+class BuiltForm(FormOfCall[DescribedKernel]):
+    """One whose kernel is of the built library at the place ``library``; ``why`` is empty where it is."""
 
-    ``why`` says what is against the libraries' kernels, where none of them serves it, and ``nearest`` which
-    comes closest where nobody does.
-    """
-
-    form: CallForm
-    library: int | None
-    kernel: DescribedKernel | None
-    in_runtime: bool
-    why: str
-    nearest: NearestKernel | None = None
-
-    @property
-    def is_served(self) -> bool:
-        """Whether somebody has a kernel for it."""
-        return self.kernel is not None or self.in_runtime
+    library: int | None = None
 
 
 @dataclass(frozen=True)
@@ -109,9 +95,10 @@ def _on_demand(library: LibraryDescription, forms: Iterable[CallForm]) -> Iterat
 
 
 def _served(libraries: Sequence[LibraryDescription], runtime: Runtime, form: CallForm) -> BuiltForm:
+    in_runtime = form.operator in runtime.operators
     for place, library in enumerate(libraries):
         if keyed := _with_key(library, form):
-            return BuiltForm(form, place, keyed, form.operator in runtime.operators, "")
+            return BuiltForm(form, keyed, in_runtime, "", library=place)
     why: list[str] = []
     for place, library in enumerate(libraries):
         for kernel in library.kernels:
@@ -119,17 +106,16 @@ def _served(libraries: Sequence[LibraryDescription], runtime: Runtime, form: Cal
                 continue
             reason = next(_offered(library, kernel).against(form), "")
             if kernel.unkeyed and not reason:
-                return BuiltForm(form, place, kernel, False, "")
+                return BuiltForm(form, kernel, False, "", library=place)
             if kernel.unkeyed:
                 # The runtime calls it all the same: no other kernel of the operator takes the call.
                 why = [f"{kernel.library} does not take {reason}, and is asked"]
-                return BuiltForm(form, None, None, False, why[0], _nearest(libraries, form))
+                return BuiltForm(form, None, False, why[0], _nearest(libraries, form))
             # Without a key, a call is one that only a kernel for every call takes.
             why.append(f"{kernel.library} does not take {reason or 'calls without a Tensor'}")
-    in_runtime = form.operator in runtime.operators
     reasons = "; ".join(dict.fromkeys(why)) or "no library has a kernel for it"
     nearest = None if in_runtime else _nearest(libraries, form)
-    return BuiltForm(form, None, None, in_runtime, reasons, nearest)
+    return BuiltForm(form, None, in_runtime, reasons, nearest)
 
 
 def _with_key(library: LibraryDescription, form: CallForm) -> DescribedKernel | None:

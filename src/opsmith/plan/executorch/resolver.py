@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
 
 from opsmith.description import Backend, Kernel
 from opsmith.errors import KernelDuplicate, KernelRejected, OperatorsUnserved, RegistryFull, nearest
@@ -26,6 +27,8 @@ from opsmith.schema import Catalogue, with_operators
 
 # kMaxRegisteredKernels of runtime/kernel/operator_registry.cpp, as the wheel is built.
 REGISTRY_ROOM = 2000
+
+AnyKernel = TypeVar("AnyKernel")
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ class LibraryKernel:
 
 
 @dataclass(frozen=True)
-class ServedForm:
+class FormOfCall(Generic[AnyKernel]):
     """Who serves one form of call: a kernel of the libraries, or the runtime's own (None).
 
     ``in_runtime``: the runtime has a kernel for the operator.  ``why`` says what the libraries that come
@@ -87,7 +90,7 @@ class ServedForm:
     """
 
     form: CallForm
-    kernel: Kernel | None
+    kernel: AnyKernel | None
     in_runtime: bool
     why: str
     nearest: NearestKernel | None = None
@@ -96,6 +99,10 @@ class ServedForm:
     def is_served(self) -> bool:
         """Whether somebody has a kernel for it."""
         return self.kernel is not None or self.in_runtime
+
+
+class ServedForm(FormOfCall[Kernel]):
+    """One whose kernel is of the libraries of a backend."""
 
 
 @dataclass(frozen=True)
