@@ -5,7 +5,7 @@
 // operators on the device that it called itself, each with how often (2: twice or more). Left out are what a
 // CPU kernel calls while it serves a fallback, calls that autograd differentiates, which are never caught,
 // and those with Tensors that are not strided, for which composites call other operators.
-#include <opsmith/profile/calls.h>
+#include <opsmith/fallback/unrecorded.h>
 
 #include <ATen/core/operator_name.h>
 #include <ATen/record_function.h>

@@ -374,6 +374,7 @@ def _fallback(plan: Plan) -> str:
     lines = [
         banner(plan, "what happens to operators that nothing else serves."),
         "#include <opsmith/fallback/fallback.h>",
+        *(["#include <opsmith/fallback/policy_reasons.h>"] if refused else []),
         "#include <opsmith/fallback/pure_outputs.h>",
         *(["#include <opsmith/fallback/unmarked_writes.h>"] if plan.unmarked_writes else []),
         *(["#include <opsmith/fallback/interception.h>"] if interceptions else []),

@@ -299,7 +299,7 @@ class _Writer:
         """``body``, and what stands behind its kernel, or the fallback, where that refuses the call."""
         if not self.kernel.fails_over:
             return body
-        self.headers.add("opsmith/fallback/fallback_cause.h")
+        self.headers.add("opsmith/fallback/fail_over.h")
         arguments = [parameter.name for parameter in self.signature.parameters()]
         if self.behind:
             call = f"{self.behind}({', '.join(arguments)})"

@@ -4,6 +4,7 @@
 // Do not edit: change the description and build again.
 
 #include <opsmith/fallback/fallback.h>
+#include <opsmith/fallback/policy_reasons.h>
 #include <opsmith/fallback/pure_outputs.h>
 
 #include <torch/library.h>

@@ -2,7 +2,7 @@
 #include "python_kernel.h"
 
 #include <opsmith/unsupported.h>
-#include <opsmith/generated/written_argument.h>
+#include <opsmith/fallback/written_argument.h>
 
 #include <ATen/core/jit_type.h>
 #include <c10/util/SmallVector.h>

@@ -1,6 +1,6 @@
 // Autograd of custom operators that write to their arguments. See custom_autograd.h.
 #include <opsmith/autograd/custom_autograd.h>
-#include <opsmith/generated/written_argument.h>
+#include <opsmith/fallback/written_argument.h>
 
 #include <vector>
 

@@ -12,9 +12,10 @@
 #include <opsmith/fallback/overlapping_out.h>
 #include <opsmith/fallback/parts.h>
 #include <opsmith/fallback/pure_outputs.h>
+#include <opsmith/fallback/policy_reasons.h>
 #include <opsmith/fallback/refusal.h>
 #include <opsmith/fallback/unmarked_writes.h>
-#include <opsmith/generated/written_argument.h>
+#include <opsmith/fallback/written_argument.h>
 
 #include <ATen/core/jit_type.h>
 #include <c10/util/StringUtil.h>
@@ -43,7 +44,7 @@ bool is_generator_of_device(const c10::IValue& value) {
          value.toGenerator().device().is_privateuseone();
 }
 
-Place place_of(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> values) {
+Place place_of_call(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> values) {
   const c10::FunctionSchema& schema = op.schema();
   std::optional<c10::Device> device;     // of the first tensor on this device type
   std::optional<c10::Device> other;      // of the first tensor that cannot take part with it
@@ -248,10 +249,10 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::ji
   const auto given = torch::jit::last(*stack, arguments.size());
   const c10::DispatchKeySet layouts = keys & kOtherLayouts;
   heed_policy(served, cause, !layouts.empty(), given);
-  const Place place = place_of(op, given);
+  const Place place = place_of_call(op, given);
   const c10::DispatchKeySet on_cpu = layouts | c10::DispatchKeySet(c10::DispatchKey::CPU);
   if (C10_UNLIKELY(!op.hasComputedKernelForDispatchKey(on_cpu.highestPriorityTypeId()))) {
-    throw_no_cpu_kernel(op, given);
+    throw_no_cpu_kernel(op, given, policy_reason(op.operator_name()));
   }
 
   const CountedFallback counted(served, cause != nullptr ? cause->refusal() : nullptr, place.device);

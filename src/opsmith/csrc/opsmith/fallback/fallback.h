@@ -4,6 +4,8 @@
 // hands a call over to one of them.
 #pragma once
 
+#include <opsmith/fallback/refusal.h>
+
 #include <memory>
 #include <optional>
 #include <tuple>
@@ -30,10 +32,6 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::ji
 void denied(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
 void missing(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
 
-// Raises RuntimeError where the sizes of nested tensors, the int64 Tensors after the first one, are not in
-// the host's memory, which PyTorch's kernels take for granted.
-void check_nested_sizes(const c10::OperatorHandle& op, const torch::jit::Stack& stack);
-
 // The device that a boxed call names, or else that of its first Tensor on this type of device, for a guard:
 // PyTorch's constructors of sparse tensors, which are one for all devices, make them on the current one.
 std::optional<c10::Device> device_of_call(const c10::OperatorHandle& op, const torch::jit::Stack& stack);
@@ -47,10 +45,6 @@ void kernel_of(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::S
   }
   op.redispatchBoxed(c10::DispatchKeySet(key), stack);
 }
-
-// Why the plan denies `operator_name` ("add.out", or with its namespace) or has nothing for it; for denied()
-// and missing(). Called by generated code when the library is loaded.
-void set_policy_reason(const char* operator_name, const char* reason);
 
 namespace detail {
 

@@ -1,11 +1,10 @@
 // Why fallback() is called where that is not for want of a kernel for the operator that it is called with.
 #pragma once
 
-#include <opsmith/fallback/fallback.h>
-#include <opsmith/unsupported.h>
-
 #include <string>
 #include <utility>
+
+#include <ATen/core/dispatch/Dispatcher.h>
 
 namespace opsmith {
 
@@ -36,12 +35,5 @@ class FallbackCause {
   const std::string* refusal_;
   const FallbackCause* previous_;
 };
-
-// The operator on the CPU, after its kernel refused.
-template <class Op, class... Arguments>
-decltype(auto) fail_over(const Unsupported& refusal, Arguments&&... arguments) {
-  const FallbackCause cause(refusal.reason());
-  return call_boxed<Op, &fallback>(std::forward<Arguments>(arguments)...);
-}
 
 }  // namespace opsmith

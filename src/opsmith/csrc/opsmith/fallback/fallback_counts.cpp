@@ -3,8 +3,8 @@
 
 #include <opsmith/fallback/fallback_policy.h>
 #include <opsmith/fallback/refusal.h>
-#include <opsmith/profile/owned_counter.h>
-#include <opsmith/profile/ticks.h>
+#include <opsmith/fallback/owned_counter.h>
+#include <opsmith/fallback/ticks.h>
 
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/profiler/combined_traceback.h>
@@ -267,11 +267,30 @@ CountedFallback::~CountedFallback() {
 
 namespace {
 
+// Applies the process's policy to a kernel on copies.
+void apply_host_kernel_policy(const c10::OperatorName& name) {
+  switch (fallback_permission(name)) {
+    case Permission::kAsDescribed:
+    case Permission::kAllowed:
+      return;
+    case Permission::kAllowedWithWarning:
+      warn_of_host_kernel(name);
+      return;
+    case Permission::kDenied:
+      const auto op =
+          c10::Dispatcher::singleton().findSchemaOrThrow(name.name.c_str(), name.overload_name.c_str());
+      count_denied(op);
+      throw_host_kernel_denied(op);
+  }
+}
+
 FallbackCount* permitted(const char* operator_name) {
   if (operator_name == nullptr) {
     return nullptr;
   }
-  heed_host_kernel_policy(operator_name);
+  if (host_kernels_are_overridden()) {
+    apply_host_kernel_policy(parsed_name(operator_name));
+  }
   return &thread_counts().of(operator_name);
 }
 

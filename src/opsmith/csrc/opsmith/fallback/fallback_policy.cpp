@@ -2,7 +2,6 @@
 #include <opsmith/fallback/fallback_policy.h>
 
 #include <opsmith/device/driver.h>
-#include <opsmith/fallback/fallback_counts.h>
 #include <opsmith/fallback/refusal.h>
 
 #include <torch/library.h>
@@ -74,25 +73,6 @@ void warn_of_fallback(const c10::OperatorHandle& op) {
              " has no kernel for this call", explained(op.operator_name()));
 }
 
-void detail::heed_host_kernel_override(const char* operator_name) {
-  const c10::OperatorName name = parsed_name(operator_name);
-  switch (overriding_permission(name)) {
-    case Permission::kAsDescribed:
-    case Permission::kAllowed:
-      return;
-    case Permission::kAllowedWithWarning:
-      TORCH_WARN(operator_name, " runs on the CPU, because ", kOnCopies, explained(name));
-      return;
-    case Permission::kDenied:
-      const auto op =
-          c10::Dispatcher::singleton().findSchemaOrThrow(name.name.c_str(), name.overload_name.c_str());
-      count_denied(op);
-      const Override denied = get_override();
-      throw_refused(op, {}, c10::str(kOnCopies, ", which ", denied.origin, " denies", explained(name)),
-                    denied.remedy);
-  }
-}
-
 void throw_fallback_denied(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> values,
                            const std::string* refusal) {
   const Override denied = get_override();
@@ -100,6 +80,17 @@ void throw_fallback_denied(const c10::OperatorHandle& op, c10::ArrayRef<c10::IVa
       refusal != nullptr ? "because the kernel refused: " + *refusal + "; " + denied.origin + " denies that"
                          : c10::str("which ", denied.origin, " denies", explained(op.operator_name()));
   throw_refused(op, values, "it would fall back to the CPU, " + because, denied.remedy);
+}
+
+void warn_of_host_kernel(const c10::OperatorName& name) {
+  TORCH_WARN(full_name(name), " runs on the CPU, because ", kOnCopies, explained(name));
+}
+
+void throw_host_kernel_denied(const c10::OperatorHandle& op) {
+  const Override denied = get_override();
+  throw_refused(op, {},
+                c10::str(kOnCopies, ", which ", denied.origin, " denies", explained(op.operator_name())),
+                denied.remedy);
 }
 
 }  // namespace opsmith

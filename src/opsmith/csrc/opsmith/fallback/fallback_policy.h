@@ -25,7 +25,6 @@ namespace detail {
 inline std::atomic<bool> fallback_overridden = false;
 inline std::atomic<bool> host_kernels_overridden = false;
 Permission overriding_permission(const c10::OperatorName& name);
-void heed_host_kernel_override(const char* operator_name);
 }  // namespace detail
 
 // The permission that the override, if there is one, gives the operator.
@@ -44,12 +43,14 @@ void warn_of_fallback(const c10::OperatorHandle& op);
 [[noreturn]] void throw_fallback_denied(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> values,
                                         const std::string* refusal);
 
-// Warns of a kernel that runs on the host, on copies, or refuses it, as the override says. `operator_name` is
-// "aten::add.out". Throws NotImplementedError.
-inline void heed_host_kernel_policy(const char* operator_name) {
-  if (C10_UNLIKELY(detail::host_kernels_overridden.load(std::memory_order_relaxed))) {
-    detail::heed_host_kernel_override(operator_name);
-  }
+// Whether the override holds for kernels that run on the host, on copies: fallback_permission() is theirs,
+// too.
+inline bool host_kernels_are_overridden() {
+  return C10_UNLIKELY(detail::host_kernels_overridden.load(std::memory_order_relaxed));
 }
+
+// The counterparts for such kernels.
+void warn_of_host_kernel(const c10::OperatorName& name);
+[[noreturn]] void throw_host_kernel_denied(const c10::OperatorHandle& op);
 
 }  // namespace opsmith

@@ -1,7 +1,7 @@
 // One operator call on the CPU: what the fallback is made of.
 #pragma once
 
-#include <opsmith/profile/calls.h>
+#include <opsmith/fallback/unrecorded.h>
 #include <opsmith/fallback/host_view.h>
 #include <opsmith/fallback/result_memory.h>
 

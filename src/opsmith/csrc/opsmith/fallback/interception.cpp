@@ -2,7 +2,7 @@
 #include <opsmith/fallback/interception.h>
 
 #include <opsmith/fallback/fallback.h>
-#include <opsmith/generated/written_argument.h>
+#include <opsmith/fallback/written_argument.h>
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/GradMode.h>

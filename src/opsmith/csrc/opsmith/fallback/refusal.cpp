@@ -1,15 +1,9 @@
-// See refusal.h; and the boxed kernels of fallback.h that do nothing but refuse.
+// See refusal.h.
 #include <opsmith/fallback/refusal.h>
 
 #include <opsmith/device/driver.h>
-#include <opsmith/fallback/fallback.h>
-#include <opsmith/fallback/fallback_counts.h>
-#include <opsmith/fallback/fallback_policy.h>
 
 #include <c10/util/StringUtil.h>
-
-#include <shared_mutex>
-#include <unordered_map>
 
 namespace opsmith {
 namespace {
@@ -55,59 +49,11 @@ std::string describe_tensors(const c10::FunctionSchema& schema, c10::ArrayRef<c1
   return text;
 }
 
-class PolicyReasons {
- public:
-  void set(std::string name, std::string reason) {
-    const std::unique_lock lock(mutex_);
-    reasons_[std::move(name)] = std::move(reason);
-  }
-  std::string get(const std::string& name) const {
-    const std::shared_lock lock(mutex_);
-    const auto found = reasons_.find(name);
-    return found != reasons_.end() ? found->second : std::string();
-  }
-
- private:
-  mutable std::shared_mutex mutex_;
-  std::unordered_map<std::string, std::string> reasons_;
-};
-
-PolicyReasons& policy_reasons() {
-  static auto* const reasons = new PolicyReasons();
-  return *reasons;
-}
-
 std::string refusal(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> values,
                     const std::string& reason) {
   const std::string tensors = describe_tensors(op.schema(), values);
   return c10::str(full_name(op.operator_name()), " is not available on ", device_type_name(), ": ", reason,
                   tensors.empty() ? std::string(".") : ". It was called with " + tensors + ".");
-}
-
-// The reason that the plan gave, or else `otherwise`.
-std::string planned_reason(const c10::OperatorHandle& op, const char* otherwise) {
-  std::string reason = policy_reasons().get(plan_name(op.operator_name()));
-  return reason.empty() ? otherwise : reason;
-}
-
-c10::ArrayRef<c10::IValue> arguments_of(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
-  return torch::jit::last(stack, op.schema().arguments().size());
-}
-
-// The process may allow what the description refuses.
-void refuse_unless_overridden(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
-                              torch::jit::Stack* stack, const char* default_reason,
-                              const std::string& to_allow) {
-  switch (fallback_permission(op.operator_name())) {
-    case Permission::kAllowed:
-    case Permission::kAllowedWithWarning:
-      fallback(op, keys, stack);
-      return;
-    case Permission::kAsDescribed:
-    case Permission::kDenied:
-      count_denied(op);
-      throw_refused(op, arguments_of(op, *stack), planned_reason(op, default_reason), to_allow);
-  }
 }
 
 }  // namespace
@@ -166,18 +112,10 @@ void throw_refused(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> val
                               lines_for_a_kernel(op.operator_name()), "\nor ", otherwise);
 }
 
-void refuse_as_described(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> values) {
-  const std::string reason = policy_reasons().get(plan_name(op.operator_name()));
-  if (!reason.empty()) {
-    count_denied(op);
-    throw_refused(op, values, reason, "allow the fallback for it, under the backend's `fallback:`.");
-  }
-}
-
-void throw_no_cpu_kernel(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> values) {
+void throw_no_cpu_kernel(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> values,
+                         const std::string& planned) {
   // Of a custom operator the plan cannot know whether another library has a CPU kernel.
-  const std::string reason = policy_reasons().get(plan_name(op.operator_name()));
-  TORCH_CHECK_NOT_IMPLEMENTED(reason.empty(), refusal(op, values, reason));
+  TORCH_CHECK_NOT_IMPLEMENTED(planned.empty(), refusal(op, values, planned));
   TORCH_CHECK_NOT_IMPLEMENTED(false, full_name(op.operator_name()), " is not available on ",
                               device_type_name(),
                               ": the description names no kernel for it, and it cannot fall back because "
@@ -195,24 +133,6 @@ void check_nested_sizes(const c10::OperatorHandle& op, const torch::jit::Stack& 
                 "` is on ", tensor.device(),
                 ", but sizes of nested tensors are on the CPU: pass it with .cpu()");
   });
-}
-
-void denied(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
-  refuse_unless_overridden(op, keys, stack,
-                           "no library has a kernel for it, and the description forbids the fallback",
-                           c10::str("allow the fallback: take ", plan_name(op.operator_name()),
-                                    " out of `fallback: {deny: [...]}`."));
-}
-
-void missing(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
-  refuse_unless_overridden(
-      op, keys, stack, "no library has a kernel for it, and the description has no fallback",
-      c10::str("allow the fallback for it: `fallback: {only: [", plan_name(op.operator_name()), "]}`."));
-}
-
-void set_policy_reason(const char* operator_name, const char* reason) {
-  std::string name = operator_name;
-  policy_reasons().set(name.starts_with("aten::") ? name.substr(6) : name, reason);
 }
 
 }  // namespace opsmith

@@ -10,6 +10,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/core/operator_name.h>
+#include <ATen/core/stack.h>
 
 namespace opsmith {
 
@@ -37,11 +38,13 @@ std::string plan_name(const c10::OperatorName& name);
 [[noreturn]] void throw_refused(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> values,
                                 const std::string& reason, const std::string& otherwise);
 
-// Does nothing unless the plan denies the fallback to the operator, whose kernel has the CPU compute. Throws
-// NotImplementedError.
-void refuse_as_described(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> values);
+// There is no CPU kernel to fall back on. `planned` is the reason that the plan gives; it may be empty.
+// Throws NotImplementedError.
+[[noreturn]] void throw_no_cpu_kernel(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> values,
+                                      const std::string& planned);
 
-// There is no CPU kernel to fall back on. Throws NotImplementedError.
-[[noreturn]] void throw_no_cpu_kernel(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> values);
+// Raises RuntimeError where the sizes of nested tensors, the int64 Tensors after the first one, are not in
+// the host's memory, which PyTorch's kernels take for granted.
+void check_nested_sizes(const c10::OperatorHandle& op, const torch::jit::Stack& stack);
 
 }  // namespace opsmith

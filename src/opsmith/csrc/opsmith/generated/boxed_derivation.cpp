@@ -4,13 +4,16 @@
 #include <opsmith/generated/derived.h>
 #include <opsmith/device/driver.h>
 #include <opsmith/device/empty.h>
+#include <opsmith/fallback/fallback.h>
 #include <opsmith/fallback/fallback_cause.h>
 #include <opsmith/fallback/fallback_counts.h>
+#include <opsmith/fallback/policy_reasons.h>
 #include <opsmith/fallback/refusal.h>
 #include <opsmith/generated/host_kernel.h>
 #include <opsmith/generated/structured.h>
 #include <opsmith/profile/device_work.h>
-#include <opsmith/generated/written_argument.h>
+#include <opsmith/fallback/written_argument.h>
+#include <opsmith/unsupported.h>
 
 #include <ATen/MemoryOverlap.h>
 #include <ATen/ScalarOps.h>

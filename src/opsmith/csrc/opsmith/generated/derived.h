@@ -9,7 +9,6 @@
 #include <opsmith/generated/dtype_set.h>
 #include <opsmith/generated/each_tensor.h>
 #include <opsmith/device/empty.h>
-#include <opsmith/generated/structured.h>
 
 #include <optional>
 #include <tuple>

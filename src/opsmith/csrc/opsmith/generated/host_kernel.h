@@ -1,7 +1,11 @@
 // Kernels for Tensors in host memory, called for a device's.
 #pragma once
 
-#include <opsmith/generated/boxed_derivation.h>
+#include <opsmith/generated/runtime_kernel.h>
+
+#include <memory>
+
+#include <ATen/core/dispatch/Dispatcher.h>
 
 namespace opsmith {
 

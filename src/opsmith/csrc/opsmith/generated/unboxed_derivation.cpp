@@ -1,6 +1,6 @@
 // The signatures that have an unboxed path. See unboxed_derivation.h.
 #include <opsmith/generated/unboxed_derivation.h>
-#include <opsmith/generated/written_argument.h>
+#include <opsmith/fallback/written_argument.h>
 
 #include <ATen/core/jit_type.h>
 

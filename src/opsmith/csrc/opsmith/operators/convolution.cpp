@@ -1,6 +1,7 @@
 // Convolutions on the CPU, through the machinery of the fallback. See convolution.h.
 #include <opsmith/operators/convolution.h>
 
+#include <opsmith/fallback/fallback.h>
 #include <opsmith/fallback/fallback_cause.h>
 
 #include <ATen/ops/convolution_backward_ops.h>

@@ -1,11 +1,15 @@
-// Recording calls with a global RecordFunction callback, which costs nothing once it is removed.
-#include <opsmith/profile/calls.h>
-
+// Recording operator calls, for reports such as "how many calls took each route, and how long they took". A
+// global RecordFunction callback, which costs nothing once it is removed.
+//
+// torch.ops.opsmith.record_calls(True) starts anew, record_calls(False) stops, recorded_calls() returns what
+// runtime/calls.py reads: a tree by thread, in which a node is an operator, or a node of the autograd graph,
+// called where its parent was running, with the calls and the time of all of them.
 #include <opsmith/device/launch.h>
 #include <opsmith/fallback/fallback_counts.h>
-#include <opsmith/profile/owned_counter.h>
+#include <opsmith/fallback/owned_counter.h>
 #include <opsmith/fallback/refusal.h>
-#include <opsmith/profile/ticks.h>
+#include <opsmith/fallback/ticks.h>
+#include <opsmith/fallback/unrecorded.h>
 
 #include <ATen/core/ivalue.h>
 #include <ATen/core/operator_name.h>

@@ -1,5 +1,5 @@
 // See ticks.h.
-#include <opsmith/profile/ticks.h>
+#include <opsmith/fallback/ticks.h>
 
 #include <c10/util/ApproximateClock.h>
 
