@@ -19,7 +19,7 @@
 #include <opsmith/device/stream.h>
 #include <opsmith/device/watched_streams.h>
 #include <opsmith/fallback/staging.h>
-#include <opsmith/profile/device_work.h>
+#include <opsmith/device/device_work.h>
 #include <opsmith/torch_version.h>
 
 namespace opsmith {

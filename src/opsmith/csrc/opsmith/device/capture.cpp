@@ -18,7 +18,7 @@
 #include <opsmith/device/stream.h>
 #include <opsmith/host_access.h>
 #include <opsmith/random_numbers.h>
-#include <opsmith/profile/device_work.h>
+#include <opsmith/device/device_work.h>
 
 namespace opsmith {
 

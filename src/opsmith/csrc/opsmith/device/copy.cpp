@@ -13,7 +13,7 @@
 #include <opsmith/fallback/host_view.h>
 #include <opsmith/device/pinned.h>
 #include <opsmith/device/stream.h>
-#include <opsmith/profile/device_work.h>
+#include <opsmith/device/device_work.h>
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/ExpandUtils.h>

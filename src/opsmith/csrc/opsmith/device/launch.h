@@ -14,7 +14,7 @@
 #include <opsmith/device/capture.h>
 #include <opsmith/device/driver.h>
 #include <opsmith/device/stream.h>
-#include <opsmith/profile/device_work.h>
+#include <opsmith/device/device_work.h>
 
 #include <atomic>
 #include <memory>

@@ -12,7 +12,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/util/ApproximateClock.h>
 
-#include <opsmith/profile/device_work.h>
+#include <opsmith/device/device_work.h>
 
 namespace opsmith {
 

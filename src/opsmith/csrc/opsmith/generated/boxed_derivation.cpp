@@ -11,7 +11,7 @@
 #include <opsmith/fallback/refusal.h>
 #include <opsmith/generated/host_kernel.h>
 #include <opsmith/generated/structured.h>
-#include <opsmith/profile/device_work.h>
+#include <opsmith/device/device_work.h>
 #include <opsmith/fallback/written_argument.h>
 #include <opsmith/unsupported.h>
 

@@ -11,7 +11,7 @@
 #include <opsmith/device/watched_streams.h>
 #include <opsmith/generated/each_tensor.h>
 #include <opsmith/host_access.h>
-#include <opsmith/profile/device_work.h>
+#include <opsmith/device/device_work.h>
 
 #include <ATen/core/Tensor.h>
 

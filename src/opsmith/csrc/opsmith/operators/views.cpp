@@ -7,7 +7,7 @@
 #include <opsmith/device/driver.h>
 #include <opsmith/device/empty.h>
 #include <opsmith/device/stream.h>
-#include <opsmith/profile/device_work.h>
+#include <opsmith/device/device_work.h>
 
 #include <ATen/ops/_lazy_clone_native.h>
 #include <ATen/Context.h>

@@ -9,7 +9,7 @@
 
 #include <opsmith/device/device.h>
 #include <opsmith/device/driver.h>
-#include <opsmith/profile/device_work.h>
+#include <opsmith/profile/recorded_work.h>
 
 #include <c10/util/Exception.h>
 #include <c10/util/StringUtil.h>

@@ -1,7 +1,6 @@
-// The device's work as torch.profiler shows it: kernels and copies, each with its stream, its time and the
-// operator that launched it, and what the host computes in the device's place. Nothing is recorded, and
-// nothing costs more than a load, unless a profiler of PrivateUse1 runs; kineto.cpp says when, and reads what
-// was recorded.
+// The device's work as a profiler is told of it: kernels and copies, each with its stream, its time and the
+// operator that launched it, and what the host computes in the device's place. Nothing costs more than a load
+// unless an observer records.
 //
 // Work that is recorded inside of another piece of work in the same thread is part of it: a kernel that calls
 // other operators is one event. What the host computes in the device's place is not the device's: the copies
@@ -13,11 +12,9 @@
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <c10/core/Device.h>
 #include <c10/macros/Macros.h>
-#include <c10/util/ApproximateClock.h>
 
 namespace opsmith::profile {
 
@@ -29,10 +26,28 @@ constexpr bool is_of_host(Kind kind) {
   return kind >= Kind::kHostKernel;
 }
 
+// A piece of work, the observer's.
 struct Work;
 
+// The profiler's functions. A piece of work that it does not record is null.
+struct WorkObserver {
+  Work* (*launch)(const char* name, c10::DeviceIndex device);
+  void (*begin)(Work& work) noexcept;
+  // These throw what waiting for the stream throws.
+  Work* (*begin_on_host)(const char* name, c10::DeviceIndex device, Kind kind, uint64_t bytes);
+  Work* (*begin_on_stream)(const char* name, c10::DeviceIndex device, Kind kind, uint64_t bytes);
+  // A call of the fallback, and whether it is a piece of work by itself.
+  std::pair<Work*, bool> (*begin_fallback)(const std::string& operator_name, c10::DeviceIndex device);
+  void (*set_bytes)(Work& work, uint64_t bytes) noexcept;
+  void (*end)(Work* work) noexcept;
+  void (*drop)(Work* work) noexcept;  // launched, and never begun
+};
+
+// Called when the library is loaded; there is one observer.
+void observe_work(const WorkObserver& observer);
+
 namespace detail {
-inline constinit std::atomic<bool> is_recording{false};
+inline constinit std::atomic<bool> is_recording{false};  // the observer's to set
 
 struct Drop {
   void operator()(Work* work) const noexcept;
@@ -42,14 +57,12 @@ using WorkPtr = std::unique_ptr<Work, Drop>;
 // Cold: compilers then weigh them as nothing where they are called, in each generated function.
 [[gnu::cold]] WorkPtr launch(const char* name, c10::DeviceIndex device);
 [[gnu::cold]] void begin(Work& work) noexcept;
-[[gnu::cold]] void end(WorkPtr work) noexcept;
+[[gnu::cold]] void end(Work* work) noexcept;
 [[gnu::cold]] Work* begin_on_host(const char* name, Kind kind);
 [[gnu::cold]] Work* begin_on_host(const char* name, c10::DeviceIndex device, Kind kind, uint64_t bytes);
-[[gnu::cold]] void set_bytes(Work& work, uint64_t bytes) noexcept;
-[[gnu::cold]] void end_on_host(Work* work) noexcept;
 [[gnu::cold]] Work* begin_on_stream(const char* name);
 [[gnu::cold]] Work* begin_on_stream(const char* name, c10::DeviceIndex device, Kind kind, uint64_t bytes);
-[[gnu::cold]] void end_on_stream(Work* work) noexcept;
+[[gnu::cold]] void set_bytes(Work& work, uint64_t bytes) noexcept;
 }  // namespace detail
 
 C10_ALWAYS_INLINE bool is_recording() noexcept {
@@ -82,7 +95,7 @@ class Running {
   }
   ~Running() {
     if (C10_UNLIKELY(work_ != nullptr)) {
-      detail::end(std::move(work_));
+      detail::end(work_.release());
     }
   }
   Running(const Running&) = delete;
@@ -110,7 +123,7 @@ class HostWork {
   }
   C10_ALWAYS_INLINE ~HostWork() {
     if (C10_UNLIKELY(work_ != nullptr)) {
-      detail::end_on_host(work_);
+      detail::end(work_);
     }
   }
   // Sets the bytes that were moved between host and device.
@@ -141,7 +154,7 @@ class StreamWork {
   }
   C10_ALWAYS_INLINE ~StreamWork() {
     if (C10_UNLIKELY(work_ != nullptr)) {
-      detail::end_on_stream(work_);
+      detail::end(work_);
     }
   }
   StreamWork(const StreamWork&) = delete;
@@ -170,35 +183,5 @@ class FallbackWork {
   Work* work_ = nullptr;
   bool is_own_ = false;
 };
-
-// ---- for the profiler ----
-
-// Which operator and which range of the program this thread is in, by the profiler's numbers.
-enum class Scope : uint8_t { kOperator, kRange };
-void enter(Scope scope, uint64_t number);
-void leave(Scope scope) noexcept;
-
-// A piece of work, in nanoseconds since the epoch.
-struct Event {
-  std::string name;
-  Kind kind;
-  c10::DeviceIndex device;
-  int64_t stream;
-  uint64_t called_by;  // the number of the operator that launched it; 0: none that is profiled
-  uint64_t range;      // likewise of the innermost range
-  int32_t thread;      // that launched it, as the operating system numbers it
-  int64_t launched;
-  int64_t start;
-  int64_t end;
-  uint64_t bytes;
-};
-
-// Starts to record, without what was recorded before.
-void start_recording();
-
-// Waits for the devices that had work, and stops. Afterwards recorded() gives everything that was launched
-// between, by time. What could not be timed is left out and `problems` says why.
-void stop_recording();
-std::vector<Event> recorded(std::vector<std::string>& problems);
 
 }  // namespace opsmith::profile

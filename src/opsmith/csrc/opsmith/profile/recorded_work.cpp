@@ -1,9 +1,10 @@
-// See device_work.h.
-#include <opsmith/profile/device_work.h>
+// See recorded_work.h.
+#include <opsmith/profile/recorded_work.h>
 
 #include <opsmith/device/capture.h>
 #include <opsmith/device/device.h>
 #include <opsmith/device/stream.h>
+#include <opsmith/device/waiting.h>
 #include <opsmith/host_access.h>
 #include <opsmith/profile/moment.h>
 
@@ -15,10 +16,13 @@
 #include <exception>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
+#include <utility>
 
+#include <c10/util/ApproximateClock.h>
 #include <c10/util/Exception.h>
 
 namespace opsmith::profile {
@@ -43,6 +47,8 @@ struct Work {
 };
 
 namespace {
+
+using WorkPtr = std::unique_ptr<Work>;
 
 // A reading of both clocks: the device's was at `moment` when the host's was at `ticks`.
 struct Anchor {
@@ -93,7 +99,7 @@ class Recording {
     detail::is_recording.store(false, std::memory_order_relaxed);
   }
 
-  void add(detail::WorkPtr work) {
+  void add(WorkPtr work) {
     const std::lock_guard lock(mutex_);
     if (work->recording == number() && recorded_.clock.has_value()) {
       recorded_.finished.push_back(std::move(work));
@@ -136,7 +142,7 @@ class Recording {
   // interpreter's.
   struct Recorded {
     std::optional<c10::ApproximateClockToUnixTimeConverter> clock;  // none: nothing is recorded
-    std::vector<detail::WorkPtr> finished;
+    std::vector<WorkPtr> finished;
     Anchors anchors;
     std::set<c10::DeviceIndex> devices;
     std::set<std::string> problems;
@@ -181,10 +187,10 @@ ThreadScopes& thread_scopes() {
 // The work that this thread is doing, or queueing.
 constinit thread_local Work* current_work = nullptr;
 
-detail::WorkPtr new_work(const char* name, c10::DeviceIndex device, Kind kind, uint64_t bytes) {
+WorkPtr new_work(const char* name, c10::DeviceIndex device, Kind kind, uint64_t bytes) {
   thread_local const auto thread = static_cast<int32_t>(syscall(SYS_gettid));
   ThreadScopes& scopes = thread_scopes();
-  detail::WorkPtr work(new Work);
+  WorkPtr work(new Work);
   work->name = name;
   work->kind = kind;
   work->device = device;
@@ -223,11 +229,6 @@ void quietly(const Action& action) noexcept {
   }
 }
 
-void finish(detail::WorkPtr work) noexcept {
-  leave_work(*work);
-  quietly([&] { recording().add(std::move(work)); });
-}
-
 std::vector<Event> Recording::take(std::vector<std::string>& problems) {
   Recorded all;
   {
@@ -240,7 +241,7 @@ std::vector<Event> Recording::take(std::vector<std::string>& problems) {
   }
   const auto nanoseconds = all.clock->makeConverter();
   events.reserve(all.finished.size());
-  for (const detail::WorkPtr& work : all.finished) {
+  for (const WorkPtr& work : all.finished) {
     Event event{.name = work->name,
                 .kind = work->kind,
                 .device = work->device,
@@ -267,16 +268,8 @@ bool is_seen(const char* name, c10::DeviceIndex device) {
   return current_work == nullptr && name != nullptr && !current_stream_is_captured(device);
 }
 
-}  // namespace
-
-namespace detail {
-
-void Drop::operator()(Work* work) const noexcept {
-  delete work;
-}
-
-WorkPtr launch(const char* name, c10::DeviceIndex device) {
-  return is_seen(name, device) ? new_work(name, device, Kind::kKernel, 0) : nullptr;
+Work* launch(const char* name, c10::DeviceIndex device) {
+  return is_seen(name, device) ? new_work(name, device, Kind::kKernel, 0).release() : nullptr;
 }
 
 void begin(Work& work) noexcept {
@@ -284,35 +277,14 @@ void begin(Work& work) noexcept {
   work.begin = c10::getApproximateTime();
 }
 
-void end(WorkPtr work) noexcept {
-  work->end = c10::getApproximateTime();
-  finish(std::move(work));
-}
-
-Work* begin_on_host(const char* name, Kind kind) {
-  return begin_on_host(name, current_device(), kind, 0);
-}
-
 Work* begin_on_host(const char* name, c10::DeviceIndex device, Kind kind, uint64_t bytes) {
   if (!is_seen(name, device)) {
     return nullptr;
   }
   wait_for_device(device);
-  WorkPtr work = new_work(name, device, kind, bytes);
+  Work* const work = new_work(name, device, kind, bytes).release();
   begin(*work);
-  return work.release();
-}
-
-void set_bytes(Work& work, uint64_t bytes) noexcept {
-  work.bytes = bytes;
-}
-
-void end_on_host(Work* work) noexcept {
-  end(WorkPtr(work));
-}
-
-Work* begin_on_stream(const char* name) {
-  return begin_on_stream(name, current_device(), Kind::kKernel, 0);
+  return work;
 }
 
 Work* begin_on_stream(const char* name, c10::DeviceIndex device, Kind kind, uint64_t bytes) {
@@ -326,41 +298,54 @@ Work* begin_on_stream(const char* name, c10::DeviceIndex device, Kind kind, uint
   return work.release();
 }
 
-void end_on_stream(Work* work) noexcept {
+std::pair<Work*, bool> begin_fallback(const std::string& operator_name, c10::DeviceIndex device) {
+  if (current_work == nullptr) {
+    Work* const work = begin_on_host(operator_name.c_str(), device, Kind::kFallback, 0);
+    return {work, work != nullptr};
+  }
+  if (current_work->name != operator_name) {
+    return {nullptr, false};
+  }
+  current_work->kind = Kind::kFallback;
+  return {current_work, false};
+}
+
+void set_bytes(Work& work, uint64_t bytes) noexcept {
+  work.bytes = bytes;
+}
+
+void end(Work* work) noexcept {
   WorkPtr owned(work);
-  quietly([&] { work->to.emplace(work->device); });
-  if (work->to.has_value()) {
-    finish(std::move(owned));
+  if (work->from.has_value()) {
+    quietly([&] { work->to.emplace(work->device); });
   } else {
-    leave_work(*work);
+    work->end = c10::getApproximateTime();
+  }
+  leave_work(*work);
+  if (work->from.has_value() == work->to.has_value()) {
+    quietly([&] { recording().add(std::move(owned)); });
   }
 }
 
-}  // namespace detail
-
-void FallbackWork::begin(const std::string& operator_name, c10::DeviceIndex device) {
-  if (current_work != nullptr) {
-    if (current_work->name == operator_name) {
-      work_ = current_work;
-      work_->kind = Kind::kFallback;
-    }
-    return;
-  }
-  work_ = detail::begin_on_host(operator_name.c_str(), device, Kind::kFallback, 0);
-  is_own_ = work_ != nullptr;
+void drop(Work* work) noexcept {
+  delete work;
 }
 
-void FallbackWork::set_bytes(uint64_t bytes) noexcept {
-  if (work_ != nullptr) {
-    work_->bytes = bytes;
-  }
-}
+constexpr WorkObserver kObserver{.launch = launch,
+                                 .begin = begin,
+                                 .begin_on_host = begin_on_host,
+                                 .begin_on_stream = begin_on_stream,
+                                 .begin_fallback = begin_fallback,
+                                 .set_bytes = set_bytes,
+                                 .end = end,
+                                 .drop = drop};
 
-FallbackWork::~FallbackWork() {
-  if (is_own_) {
-    detail::end_on_host(work_);
-  }
-}
+[[maybe_unused]] const bool is_observing = [] {
+  observe_work(kObserver);
+  return true;
+}();
+
+}  // namespace
 
 void enter(Scope scope, uint64_t number) {
   thread_scopes().of(scope).push_back(number);
