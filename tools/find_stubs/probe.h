@@ -10,7 +10,7 @@
 #endif
 
 #include <opsmith/host_access.h>
-#include <opsmith/fallback/host_view.h>
+#include <opsmith/device/host_view.h>
 #include <opsmith/generated/stub.h>
 
 #include <c10/core/impl/LocalDispatchKeySet.h>

@@ -18,7 +18,7 @@
 #include <opsmith/device/memory_pool.h>
 #include <opsmith/device/stream.h>
 #include <opsmith/device/watched_streams.h>
-#include <opsmith/fallback/staging.h>
+#include <opsmith/device/staging.h>
 #include <opsmith/device/device_work.h>
 #include <opsmith/torch_version.h>
 

@@ -1,19 +1,19 @@
-// Copies of tensors and bytes. A copy that is one run of bytes is the driver's; any other runs on the CPU,
-// through HostViews.
+// Copies of tensors. A copy that is one run of bytes is the driver's; any other runs on the CPU, through
+// HostViews.
 #include <opsmith/device/copy.h>
 
 #include <opsmith/device/capture.h>
+#include <opsmith/device/copy_bytes.h>
 #include <opsmith/device/device_scope.h>
+#include <opsmith/device/device_work.h>
 #include <opsmith/device/driver.h>
 #include <opsmith/device/driver_result.h>
-#include <opsmith/device/late_failure.h>
-#include <opsmith/fallback/fallback_counts.h>
-#include <opsmith/host_access.h>
-#include <opsmith/on_host.h>
-#include <opsmith/fallback/host_view.h>
+#include <opsmith/device/host_view.h>
 #include <opsmith/device/pinned.h>
 #include <opsmith/device/stream.h>
-#include <opsmith/device/device_work.h>
+#include <opsmith/device/waiting.h>
+#include <opsmith/host_access.h>
+#include <opsmith/on_host.h>
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/ExpandUtils.h>
@@ -24,8 +24,6 @@
 
 #include <cstring>
 #include <memory>
-#include <optional>
-#include <string>
 
 namespace opsmith {
 namespace {
@@ -66,29 +64,6 @@ void order(opsmith_stream earlier, c10::DeviceIndex earlier_device, opsmith_stre
   } else {
     wait_for_stream(earlier, earlier_device, "synchronise a stream");
   }
-}
-
-// The name of a copy for profilers, in the words that they have for any device.
-const char* copy_name(bool from_device, bool to_device) {
-  return from_device ? (to_device ? "Memcpy DtoD" : "Memcpy DtoH") : "Memcpy HtoD";
-}
-
-c10::DeviceIndex device_of_copy(int destination_device, int source_device) {
-  return static_cast<c10::DeviceIndex>(source_device != OPSMITH_HOST ? source_device : destination_device);
-}
-
-// On the current streams of the devices, one of which may be OPSMITH_HOST.
-void queue_copy(void* destination, int destination_device, const void* source, int source_device,
-                size_t bytes, const char* action, c10::DeviceIndex device) {
-  const c10::DeviceIndex place = device_of_copy(destination_device, source_device);
-  const profile::StreamWork work(copy_name(source_device != OPSMITH_HOST, destination_device != OPSMITH_HOST),
-                                 place, profile::Kind::kCopy, bytes);
-  if (C10_UNLIKELY(waits_are_limited()) && !current_stream_is_captured(place) &&
-      (source_device == OPSMITH_HOST || destination_device == OPSMITH_HOST)) {
-    wait_for_stream(current_stream(place), place, action);  // the driver itself would wait without a limit
-  }
-  check(driver().copy(destination, destination_device, source, source_device, bytes, current_stream(place)),
-        action, device);
 }
 
 void check_copyable(const at::Tensor& tensor, const at::Tensor& self, const at::Tensor& destination) {
@@ -153,19 +128,11 @@ void copy_run(const at::Tensor& self, const at::Tensor& destination, bool non_bl
   }
 }
 
-// For the accounting: without a window a copy within the device that is not one run travels to the host and
-// back.
-const std::string kNotOneRun = "the driver copies runs of bytes, and this copy casts or changes the layout";
-
 void copy_on_host(at::Tensor to, const at::Tensor& from) {
   at::native::copy_(to, from, /*non_blocking=*/false);
 }
 
-const c10::OperatorHandle& copy_from() {
-  static const c10::OperatorHandle op =
-      c10::Dispatcher::singleton().findSchemaOrThrow("aten::_copy_from", "");
-  return op;
-}
+constinit CopyObserver copy_observer = [](c10::DeviceIndex, c10::function_ref<void()> copy) { copy(); };
 
 }  // namespace
 
@@ -176,24 +143,6 @@ bool is_same_run(const at::Tensor& a, const at::Tensor& b) {
   }
   return (a.is_contiguous() && b.is_contiguous()) ||
          (a.strides() == b.strides() && a.is_non_overlapping_and_dense());
-}
-
-void record_copy(void* destination, int destination_device, const void* source, int source_device,
-                 size_t bytes) {
-  queue_copy(destination, destination_device, source, source_device, bytes, "record a copy",
-             device_of_copy(destination_device, source_device));
-}
-
-void copy_bytes(void* destination, int destination_device, const void* source, int source_device,
-                size_t bytes) {
-  if (bytes == 0) {
-    return;
-  }
-  const c10::DeviceIndex device = device_of_copy(destination_device, source_device);
-  refuse_if_captured("a copy of bytes", "it waits for the device", device);
-  queue_copy(destination, destination_device, source, source_device, bytes, "copy memory", device);
-  wait_for_stream(current_stream(device), device, "wait for a copy");
-  raise_late_failure();
 }
 
 at::Tensor _copy_from(const at::Tensor& self, const at::Tensor& destination, bool non_blocking) {
@@ -229,20 +178,26 @@ at::Tensor _copy_from(const at::Tensor& self, const at::Tensor& destination, boo
                        "it casts or changes the layout on the way from or to another device", device);
   }
   const DeviceScope scope(device);
-  const bool is_on_copies = !has_host_window() && self.is_privateuseone() && destination.is_privateuseone();
-  const profile::HostWork work(is_on_copies ? nullptr : "aten::_copy_from", device,
-                               has_host_window() ? profile::Kind::kKernel : profile::Kind::kHostKernel);
-  std::optional<CountedFallback> counted;
-  if (is_on_copies) {
-    counted.emplace(copy_from(), &kNotOneRun, device);
+  const auto copy = [&] {
+    HostViews views(OfGraphs::kRecorded);
+    const at::Tensor from = views.view(self);
+    at::Tensor to = views.view(
+        destination, destination.is_non_overlapping_and_dense() ? Access::kOverwrite : Access::kWrite);
+    on_host("aten::_copy_from", [to, from] { copy_on_host(to, from); });
+    views.commit();
+  };
+  if (!has_host_window() && self.is_privateuseone() && destination.is_privateuseone()) {
+    copy_observer(device, copy);
+    return destination;
   }
-  HostViews views(OfGraphs::kRecorded);
-  const at::Tensor from = views.view(self);
-  at::Tensor to = views.view(
-      destination, destination.is_non_overlapping_and_dense() ? Access::kOverwrite : Access::kWrite);
-  on_host("aten::_copy_from", [to, from] { copy_on_host(to, from); });
-  views.commit();
+  const profile::HostWork work("aten::_copy_from", device,
+                               has_host_window() ? profile::Kind::kKernel : profile::Kind::kHostKernel);
+  copy();
   return destination;
+}
+
+void observe_copies(CopyObserver observer) {
+  copy_observer = observer;
 }
 
 at::Tensor _copy_from_and_resize(const at::Tensor& self, const at::Tensor& destination) {
@@ -262,7 +217,7 @@ at::Scalar _local_scalar_dense(const at::Tensor& self) {
                      device);
   if (has_host_window()) {
     wait_for_device(device);
-    const profile::HostWork work(copy_name(true, false), device, profile::Kind::kCopy, self.itemsize());
+    const profile::HostWork work("Memcpy DtoH", device, profile::Kind::kCopy, self.itemsize());
     std::memcpy(host.mutable_data_ptr(), host_pointer(self.const_data_ptr()), self.itemsize());
   } else {
     copy_bytes(host.mutable_data_ptr(), OPSMITH_HOST, self.const_data_ptr(), device, self.itemsize());

@@ -1,7 +1,8 @@
-// Copies of tensors and bytes: host to device, device to host, within a device and between devices.
+// Copies of tensors: host to device, device to host, within a device and between devices.
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/FunctionRef.h>
 
 namespace opsmith {
 
@@ -20,13 +21,9 @@ at::Tensor _copy_from_and_resize(const at::Tensor& self, const at::Tensor& desti
 // aten::_local_scalar_dense: what item() returns.
 at::Scalar _local_scalar_dense(const at::Tensor& self);
 
-// Copies bytes and waits for them. Devices are ordinals or OPSMITH_HOST, of which at most one may be; the
-// copy is ordered on the current stream of the device that takes part (the source's, if both do).
-void copy_bytes(void* destination, int destination_device, const void* source, int source_device,
-                size_t bytes);
-
-// The same without waiting, on a stream that is captured; the host's memory is pinned.
-void record_copy(void* destination, int destination_device, const void* source, int source_device,
-                 size_t bytes);
+// Makes `copy`, within a device without a host window, which the host computes on its way there and back, and
+// accounts for it. Without an observer it is just made.
+using CopyObserver = void (*)(c10::DeviceIndex device, c10::function_ref<void()> copy);
+void observe_copies(CopyObserver observer);
 
 }  // namespace opsmith

@@ -4,7 +4,6 @@
 #include <opsmith/device/device.h>
 #include <opsmith/device/device_scope.h>
 #include <opsmith/device/driver.h>
-#include <opsmith/generated/factory.h>
 
 #include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>

@@ -22,6 +22,10 @@ at::Tensor _efficientzerotensor(at::IntArrayRef size, std::optional<at::ScalarTy
                                 std::optional<at::Layout> layout, std::optional<at::Device> device,
                                 std::optional<bool> pin_memory);
 
+// Throws NotImplementedError for another layout than strided, RuntimeError for pinned memory on the device.
+void reject_options(const char* operator_name, std::optional<at::Layout> layout,
+                    std::optional<bool> pin_memory);
+
 // empty() and empty_strided() without a check, straight to the allocator. `device` must be of this device
 // type; index -1 is the current device.
 at::Tensor empty_fast(at::IntArrayRef sizes, at::ScalarType dtype, c10::Device device);

@@ -8,7 +8,7 @@
 #include <opsmith/device/driver.h>
 #include <opsmith/device/generator.h>
 #include <opsmith/device/pinned.h>
-#include <opsmith/operators/views.h>
+#include <opsmith/device/storage.h>
 
 namespace opsmith {
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include <opsmith/fallback/host_view.h>
+#include <opsmith/device/host_view.h>
 
 namespace opsmith {
 

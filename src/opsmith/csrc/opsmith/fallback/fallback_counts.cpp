@@ -1,6 +1,7 @@
 // See fallback_counts.h.
 #include <opsmith/fallback/fallback_counts.h>
 
+#include <opsmith/device/copy.h>
 #include <opsmith/fallback/fallback_policy.h>
 #include <opsmith/fallback/refusal.h>
 #include <opsmith/fallback/owned_counter.h>
@@ -325,6 +326,25 @@ void CountedHostKernel::take_back() {
     --detail::host_kernels_begun;
   }
 }
+
+namespace {
+
+// A copy that the host computes counts as a call of the fallback.
+const std::string kNotOneRun = "the driver copies runs of bytes, and this copy casts or changes the layout";
+
+void count_copy(c10::DeviceIndex device, c10::function_ref<void()> copy) {
+  static const c10::OperatorHandle op =
+      c10::Dispatcher::singleton().findSchemaOrThrow("aten::_copy_from", "");
+  const CountedFallback counted(op, &kNotOneRun, device);
+  copy();
+}
+
+[[maybe_unused]] const bool copies_are_counted = [] {
+  observe_copies(count_copy);
+  return true;
+}();
+
+}  // namespace
 
 void count_denied(const c10::OperatorHandle& op) {
   FallbackCount& count = thread_counts().of(op);

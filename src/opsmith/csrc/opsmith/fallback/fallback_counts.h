@@ -12,21 +12,16 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/util/ApproximateClock.h>
 
+#include <opsmith/device/copy_bytes.h>
 #include <opsmith/device/device_work.h>
 
 namespace opsmith {
 
 namespace detail {
 struct FallbackCount;
-inline thread_local uint64_t bytes_moved = 0;
 inline thread_local int64_t fallbacks_begun = 0;
 inline thread_local int64_t host_kernels_begun = 0;
 }  // namespace detail
-
-// Adds to what the call that this thread is in has moved between host and device.
-inline void count_moved(size_t bytes) noexcept {
-  detail::bytes_moved += bytes;
-}
 
 // How many calls of the fallback this thread has begun.
 inline int64_t fallbacks_begun() noexcept {

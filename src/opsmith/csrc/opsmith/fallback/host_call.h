@@ -2,8 +2,8 @@
 #pragma once
 
 #include <opsmith/fallback/unrecorded.h>
-#include <opsmith/fallback/host_view.h>
-#include <opsmith/fallback/result_memory.h>
+#include <opsmith/device/host_view.h>
+#include <opsmith/device/result_memory.h>
 
 #include <ATen/core/operator_name.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>

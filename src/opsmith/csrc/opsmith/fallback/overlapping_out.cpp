@@ -2,7 +2,7 @@
 #include <opsmith/fallback/overlapping_out.h>
 
 #include <opsmith/device/empty.h>
-#include <opsmith/fallback/host_view.h>
+#include <opsmith/device/host_view.h>
 #include <opsmith/fallback/parts.h>
 
 #include <ATen/MemoryOverlap.h>

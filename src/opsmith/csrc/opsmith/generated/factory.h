@@ -2,13 +2,10 @@
 // result: refuses what the device has not, and makes the result's device current.
 #pragma once
 
+#include <opsmith/device/empty.h>
 #include <opsmith/generated/call.h>
 
 namespace opsmith {
-
-// Throws NotImplementedError for another layout than strided, RuntimeError for pinned memory on the device.
-void reject_options(const char* operator_name, std::optional<at::Layout> layout,
-                    std::optional<bool> pin_memory);
 
 template <Operands kOperands, Runs kRuns>
 class FactoryCall {

@@ -2,8 +2,9 @@
 #include <opsmith/generated/host_kernel.h>
 
 #include <opsmith/device/capture.h>
+#include <opsmith/device/device.h>
+#include <opsmith/device/host_view.h>
 #include <opsmith/fallback/boxed_views.h>
-#include <opsmith/fallback/host_view.h>
 #include <opsmith/fallback/written_argument.h>
 
 #include <c10/util/SmallVector.h>

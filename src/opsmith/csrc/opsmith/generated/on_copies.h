@@ -4,7 +4,7 @@
 #pragma once
 
 #include <opsmith/device/device.h>
-#include <opsmith/fallback/host_view.h>
+#include <opsmith/device/host_view.h>
 #include <opsmith/generated/pack.h>
 
 #include <ATen/TensorIterator.h>

@@ -1,13 +1,9 @@
-// Views, resize_ and set_. PyTorch's own implementations serve wherever they do not touch memory; only what
-// grows a storage is written here, because PyTorch's does it with memcpy.
+// Views, resize_ and set_. PyTorch's own implementations serve wherever they do not touch memory; those that
+// grow a storage do it by device/storage.h, because PyTorch's do it with memcpy.
 #include <opsmith/operators/views.h>
 
 #include <opsmith/device/allocator.h>
-#include <opsmith/device/device_scope.h>
-#include <opsmith/device/driver.h>
-#include <opsmith/device/empty.h>
-#include <opsmith/device/stream.h>
-#include <opsmith/device/device_work.h>
+#include <opsmith/device/storage.h>
 
 #include <ATen/ops/_lazy_clone_native.h>
 #include <ATen/Context.h>
@@ -78,25 +74,6 @@ at::Tensor view_as_complex(const at::Tensor& self) {
 
 at::Tensor _reshape_alias(const at::Tensor& self, at::IntArrayRef size, at::IntArrayRef stride) {
   return at::native::_reshape_alias(self, size, stride);
-}
-
-void resize_storage(c10::StorageImpl* storage, size_t bytes) {
-  const c10::Device device = storage->device();
-  TORCH_CHECK(
-      storage->resizable(), "Trying to resize storage that is not resizable (", storage->nbytes(),
-      " bytes on ", device,
-      "): it does not own its memory, or shares it with another process. Copy it with .clone() first.");
-  const size_t kept = std::min(bytes, storage->nbytes());
-  const DeviceScope scope(device.index());
-  at::DataPtr memory = storage->allocator()->allocate(bytes);
-  if (kept > 0) {
-    const profile::StreamWork work("Memcpy DtoD", device.index(), profile::Kind::kCopy, kept);
-    check(driver().copy(memory.get(), device.index(), storage->data(), device.index(), kept,
-                        current_stream(device.index())),
-          "copy a resized storage", device.index());
-  }
-  storage->set_data_ptr_noswap(std::move(memory));
-  storage->set_nbytes(bytes);
 }
 
 const at::Tensor& resize_(const at::Tensor& self, at::IntArrayRef size,

@@ -31,8 +31,4 @@ at::Tensor _lazy_clone(const at::Tensor& self);
 // is done.
 void record_stream(at::Tensor& self, at::Stream stream);
 
-// Gives `storage` new memory of `bytes` on its device and keeps what fits of its contents. What
-// UntypedStorage.resize_ and resize_ do; the hooks call it too.
-void resize_storage(c10::StorageImpl* storage, size_t bytes);
-
 }  // namespace opsmith

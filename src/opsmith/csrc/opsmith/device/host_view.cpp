@@ -1,13 +1,13 @@
 // CPU tensors that stand for device tensors. See host_view.h.
-#include <opsmith/fallback/host_view.h>
+#include <opsmith/device/host_view.h>
 
 #include <opsmith/device/capture.h>
-#include <opsmith/device/copy.h>
+#include <opsmith/device/copy_bytes.h>
 #include <opsmith/device/device.h>
 #include <opsmith/device/empty.h>
-#include <opsmith/fallback/fallback_counts.h>
-#include <opsmith/fallback/result_memory.h>
-#include <opsmith/fallback/staging.h>
+#include <opsmith/device/pinned.h>
+#include <opsmith/device/result_memory.h>
+#include <opsmith/device/staging.h>
 #include <opsmith/on_host.h>
 #include <opsmith/torch_version.h>
 

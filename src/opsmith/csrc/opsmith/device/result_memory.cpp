@@ -1,9 +1,9 @@
 // The wrapper around PyTorch's CPU allocator. See result_memory.h.
-#include <opsmith/fallback/result_memory.h>
+#include <opsmith/device/result_memory.h>
 
 #include <opsmith/device/empty.h>
 #include <opsmith/host_access.h>
-#include <opsmith/fallback/staging.h>
+#include <opsmith/device/staging.h>
 
 #include <c10/core/CPUAllocator.h>
 #include <c10/util/SmallVector.h>

@@ -1,5 +1,5 @@
 // See staging.h.
-#include <opsmith/fallback/staging.h>
+#include <opsmith/device/staging.h>
 
 #include <c10/core/impl/alloc_cpu.h>
 
