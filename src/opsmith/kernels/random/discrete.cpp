@@ -4,6 +4,8 @@
 #include <limits>
 #include <type_traits>
 
+#include <opsmith/device/capture.h>
+
 #include <ATen/Dispatch_v2.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/native/DistributionTemplates.h>

@@ -6,12 +6,10 @@
 // date.
 #pragma once
 
-#include <opsmith/device/driver.h>
-#include <opsmith/device/late_failure.h>
-#include <opsmith/device/stream.h>
-#include <opsmith/device/waiting.h>
+#include <opsmith/loaded_driver.h>
 
 #include <ATen/core/TensorBase.h>
+#include <c10/core/Device.h>
 
 namespace opsmith {
 
@@ -22,13 +20,7 @@ inline bool has_host_window() {
 
 // Waits until the host may touch the memory of `device`: synchronises this thread's current stream, if it has
 // pending work. Raises what queued kernels threw meanwhile.
-inline void wait_for_device(c10::DeviceIndex device) {
-  const opsmith_stream stream = current_stream(device);
-  if (C10_UNLIKELY(driver().stream_query(stream) != OPSMITH_OK)) {
-    wait_for_stream(stream, device, "synchronise the current stream");
-  }
-  raise_late_failure();
-}
+void wait_for_device(c10::DeviceIndex device);
 
 // The host address of a device address; addresses that are not the device's (a CPU scalar's, or those of
 // copies where the driver has no host window) come back unchanged.

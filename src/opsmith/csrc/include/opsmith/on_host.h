@@ -6,12 +6,9 @@
 // memory is the graph's.
 #pragma once
 
-#include <opsmith/device/capture.h>
-#include <opsmith/device/device.h>
-#include <opsmith/device/launch.h>
 #include <opsmith/host_access.h>
 
-#include <memory>
+#include <functional>
 #include <utility>
 
 #include <ATen/core/Tensor.h>
@@ -19,31 +16,19 @@
 namespace opsmith {
 
 namespace detail {
-
-template <class Work>
-class WorkOnHost final : public QueuedWork {
- public:
-  WorkOnHost(const char* name, c10::DeviceIndex device, Work work)
-      : QueuedWork(name, device), work_(std::move(work)) {}
-
- private:
-  void run() override { work_(); }
-
-  const Work work_;
-};
-
+// Waits for the current device; false where work is recorded for a graph instead.
+bool wait_unless_captured();
+void record_on_host(const char* name, std::function<void()> work);
 }  // namespace detail
 
 // Calls `work`, which is shown to people as `name`, a string that is never freed.
 template <class Work>
 void on_host(const char* name, Work work) {
-  const c10::DeviceIndex device = current_device();
-  if (C10_UNLIKELY(current_stream_is_captured(device))) {
-    return record_on_host(std::make_unique<detail::WorkOnHost<Work>>(name, device, std::move(work)),
-                          current_stream(device), device);
+  if (C10_LIKELY(detail::wait_unless_captured())) {
+    work();
+  } else {
+    detail::record_on_host(name, std::move(work));
   }
-  wait_for_device(device);
-  work();
 }
 
 // Copies elements in the order of the stream. Tensors on the CPU are copies of the device's.

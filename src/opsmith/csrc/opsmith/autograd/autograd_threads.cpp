@@ -1,6 +1,5 @@
-// See autograd_threads.h.
-#include <opsmith/autograd/autograd_threads.h>
-
+// PyTorch's autograd engine has a thread for each device. This keeps them in step with a device that comes
+// late, and with a process that ends early, and does without them where the host computes.
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -13,6 +12,7 @@
 #include <torch/library.h>
 
 #include <opsmith/device/driver.h>
+#include <opsmith/device/load_driver.h>
 
 namespace opsmith {
 
@@ -55,8 +55,8 @@ bool is_device_thread_alive() {
   return false;
 }
 
-}  // namespace
-
+// Gives the engine its threads for the devices, if it was started when there were none; no backward() may run
+// meanwhile.
 void start_autograd_threads() {
   // In a fork, PyTorch's pool of threads is made anew by who asks for it first. The engine's threads all ask
   // as they start, and where two of them are first the process aborts.
@@ -69,7 +69,9 @@ void start_autograd_threads() {
 // computed on the engine's thread for the device, there would be two teams of as many threads as cores; an
 // idle team spins for a while before it sleeps, in the way of the other one, and once there are more threads
 // than cores, libgomp hardly lets any of them spin, so that each parallel loop has to wake its team. A
-// training step then takes twice as long, on the CPU also.
+// training step then takes twice as long, on the CPU also. So where operators run on the host's cores,
+// backward() computes on the thread that calls it, if that is the one that loads the driver.
+// torch.autograd.set_multithreading_enabled(True) undoes it.
 void keep_backward_on_this_thread() {
   c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
 }
@@ -78,6 +80,7 @@ void keep_backward_on_this_thread() {
 // for which it may need Python's lock. Once the interpreter is about to end, Python kills a thread that asks
 // for its lock, and C++ answers with std::terminate: a script that ends right after a backward() would abort
 // more often than not. The engine would stop its threads by itself, but only after the interpreter is gone.
+// So Python's atexit calls this, without the interpreter's lock; no backward() on a device works after it.
 void stop_autograd_threads() {
   if (is_in_bad_fork()) {
     return;  // in a child there are no threads, and the engine would wait for them
@@ -94,8 +97,20 @@ void stop_autograd_threads() {
   }
 }
 
+[[maybe_unused]] const bool waits_for_driver = [] {
+  observe_load([] {
+    start_autograd_threads();
+    if (driver().host_window != nullptr) {
+      keep_backward_on_this_thread();
+    }
+  });
+  return true;
+}();
+
 TORCH_LIBRARY_FRAGMENT(opsmith, m) {
   m.def("stop_autograd_threads() -> ()", &stop_autograd_threads);
 }
+
+}  // namespace
 
 }  // namespace opsmith

@@ -3,6 +3,7 @@
 
 #include <opsmith/device/allocator.h>
 #include <opsmith/device/device.h>
+#include <opsmith/device/waiting.h>
 #include <opsmith/host_access.h>
 
 #include <ATen/ATen.h>

@@ -6,6 +6,7 @@
 #include <torch/library.h>
 
 #include <opsmith/device/device.h>
+#include <opsmith/device/late_failure.h>
 #include <opsmith/host_access.h>
 
 namespace opsmith {

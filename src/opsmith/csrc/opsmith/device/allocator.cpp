@@ -13,13 +13,12 @@
 
 #include <opsmith/device/capture.h>
 #include <opsmith/device/device.h>
+#include <opsmith/device/device_work.h>
 #include <opsmith/device/driver.h>
 #include <opsmith/device/driver_memory.h>
-#include <opsmith/device/memory_pool.h>
-#include <opsmith/device/stream.h>
-#include <opsmith/device/watched_streams.h>
+#include <opsmith/device/pool_of_thread.h>
 #include <opsmith/device/staging.h>
-#include <opsmith/device/device_work.h>
+#include <opsmith/device/stream.h>
 #include <opsmith/torch_version.h>
 
 namespace opsmith {
@@ -120,6 +119,8 @@ void report_to_profiler(const CachingAllocator& allocator, void* data, int64_t b
       says);
 }
 
+ReleaseObserver release_observer = nullptr;
+
 class DriverAllocator final : public c10::DeviceAllocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
@@ -151,7 +152,9 @@ class DriverAllocator final : public c10::DeviceAllocator {
       return;  // a forked child drops a tensor of its parent's: neither the memory nor the lock is ours
     }
     CachingAllocator& allocator = *block->segment->owner;
-    check_uses_before_release(*block, static_cast<const DriverMemory&>(allocator.memory()).device());
+    if (C10_UNLIKELY(release_observer != nullptr)) {
+      release_observer(*block, static_cast<const DriverMemory&>(allocator.memory()).device());
+    }
     if (C10_LIKELY(!c10::memoryProfilingEnabled())) {
       allocator.free(block);
       return;
@@ -305,6 +308,10 @@ void release_by_address(void* data) noexcept {
 }();
 
 }  // namespace
+
+void observe_releases(ReleaseObserver observer) {
+  release_observer = observer;
+}
 
 c10::DeviceAllocator& device_allocator() {
   return *device_memory;

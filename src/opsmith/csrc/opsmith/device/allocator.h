@@ -22,6 +22,10 @@ caching::CachingAllocator* used_device_cache(c10::DeviceIndex device);
 // The free and the total memory of a device in bytes, whoever uses it.
 std::pair<size_t, size_t> memory_info(c10::DeviceIndex device);
 
+// Is called before a block of `device` is given back.
+using ReleaseObserver = void (*)(const caching::Block& block, c10::DeviceIndex device) noexcept;
+void observe_releases(ReleaseObserver observer);
+
 // The settings of OPSMITH_ALLOC_CONF. Throws c10::Error for what they cannot be.
 const caching::Settings& allocator_settings();
 

@@ -8,6 +8,7 @@
 #include <opsmith_driver.h>
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -16,7 +17,26 @@
 
 namespace opsmith {
 
-class QueuedWork;
+// A graph while it is captured.
+class Capture {
+ public:
+  virtual ~Capture() = default;
+
+  // That which is under way; null for none.
+  static std::shared_ptr<Capture> current();
+
+  // Ends it, for good.
+  virtual void refuse(std::string why) noexcept = 0;
+  virtual void keep(std::shared_ptr<void> memory) = 0;
+  // That of the allocator which its memory belongs to.
+  virtual uint64_t pool() const = 0;
+
+ protected:
+  // Throws c10::Error where another one is under way.
+  static void set_current(std::shared_ptr<Capture> capture);
+  // Whether it was under way.
+  bool forget() noexcept;
+};
 
 namespace detail {
 extern std::atomic<bool> something_is_captured;
@@ -46,14 +66,8 @@ inline void refuse_if_captured(const char* what, const char* why, c10::DeviceInd
   }
 }
 
-// Records `work` on its stream, which is captured; the graph keeps it and runs it often.
-void record_on_host(std::unique_ptr<QueuedWork> work, opsmith_stream stream, c10::DeviceIndex device);
-
 // The graph that is captured keeps `memory`, which its work uses.
 void keep_for_graph(std::shared_ptr<void> memory);
-
-// Host memory for recorded work, which the graph keeps; pinned.
-void* graph_memory(size_t bytes, c10::DeviceIndex device);
 
 // The pool of the allocator that memory for `stream` belongs to: 0, if it is not captured.
 uint64_t pool_for(opsmith_stream stream) noexcept;

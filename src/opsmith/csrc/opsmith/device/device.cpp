@@ -2,10 +2,11 @@
 // these.
 #include <opsmith/device/device.h>
 
+#include <opsmith/loaded_driver.h>
+
+#include <c10/core/DeviceType.h>
 #include <c10/util/Exception.h>
 #include <c10/util/StringUtil.h>
-
-#include <opsmith/device/driver.h>
 
 namespace opsmith {
 
@@ -37,6 +38,10 @@ void set_device_count(c10::DeviceIndex count) {
   known_devices = count;
 }
 }  // namespace detail
+
+std::string device_type_name() {
+  return c10::get_privateuse1_backend();
+}
 
 c10::DeviceIndex device_count() noexcept {
   return known_devices;

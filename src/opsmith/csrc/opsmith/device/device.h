@@ -1,6 +1,8 @@
 // Which devices there are and which one is current in this thread.
 #pragma once
 
+#include <string>
+
 #include <c10/core/Device.h>
 
 namespace opsmith {
@@ -17,6 +19,9 @@ c10::DeviceIndex checked_device(c10::DeviceIndex device);
 
 // Makes `device` current in this thread and returns the one that was.
 c10::DeviceIndex exchange_device(c10::DeviceIndex device);
+
+// The name of the device in PyTorch, e.g. "sim".
+std::string device_type_name();
 
 namespace detail {
 // Called by load_driver().

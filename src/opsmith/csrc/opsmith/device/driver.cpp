@@ -1,29 +1,20 @@
-// Opens the driver library, checks that it keeps the contract, and words its failures. Owns the process's one
-// table of entries, and takes it away in a forked child, where the device cannot work.
+// Words the driver's failures. Owns the process's one table of entries, and takes it away in a forked child,
+// where the device cannot work.
 #include <opsmith/device/driver.h>
 #include <opsmith/device/driver_result.h>
+#include <opsmith/device/launched_last.h>
 
 #include <dlfcn.h>
 #include <pthread.h>
 
-#include <algorithm>
 #include <array>
 #include <exception>
 #include <mutex>
 #include <utility>
-#include <vector>
 
 #include <c10/core/DeviceType.h>
 #include <c10/util/Exception.h>
 #include <c10/util/StringUtil.h>
-
-#include <opsmith/autograd/autograd_threads.h>
-#include <opsmith/device/allocator.h>
-#include <opsmith/device/device.h>
-#include <opsmith/device/launch.h>
-#include <opsmith/device/stream.h>
-#include <opsmith/device/waiting.h>
-#include <opsmith/device/watched_streams.h>
 
 namespace opsmith {
 
@@ -35,9 +26,6 @@ void* library = nullptr;  // which it came from
 
 bool has_forked = false;
 
-// opsmith.load() shows the error of load_driver(), and sets the remedy apart at this mark.
-constexpr const char* kRemedy = "\n  remedy: ";
-
 // In a child of fork() the driver's threads do not exist and its memory is shared with the parent, so every
 // call would hang or corrupt. Without the table each use of the device ends in throw_no_driver() instead, at
 // no cost for the calls that are right.
@@ -46,99 +34,6 @@ void forget_driver_in_child() {
     detail::loaded_driver = nullptr;
     has_forked = true;
   }
-}
-
-struct RequiredEntry {
-  const char* name;
-  bool is_present;
-};
-
-void check_entries(const opsmith_driver& driver, const std::string& path) {
-  const RequiredEntry required[] = {
-      {"name", driver.name != nullptr},
-      {"last_error", driver.last_error != nullptr},
-      {"device_count", driver.device_count != nullptr},
-      {"device_properties", driver.device_properties != nullptr},
-      {"device_memory", driver.device_memory != nullptr},
-      {"allocate", driver.allocate != nullptr},
-      {"release", driver.release != nullptr},
-      {"copy", driver.copy != nullptr},
-      {"fill", driver.fill != nullptr},
-      {"default_stream", driver.default_stream != nullptr},
-      {"stream_create", driver.stream_create != nullptr},
-      {"stream_destroy", driver.stream_destroy != nullptr},
-      {"stream_query", driver.stream_query != nullptr},
-      {"stream_synchronize", driver.stream_synchronize != nullptr},
-  };
-  for (const RequiredEntry& entry : required) {
-    TORCH_CHECK(entry.is_present, "the driver ", path, " leaves the required entry `", entry.name, "` NULL",
-                kRemedy, "implement it as opsmith_driver.h says");
-  }
-  const struct {
-    const char* what;
-    std::vector<bool> present;
-  } optional[] = {
-      {"events (event_* and stream_wait_event)",
-       {driver.event_create != nullptr, driver.event_destroy != nullptr, driver.event_record != nullptr,
-        driver.event_query != nullptr, driver.event_synchronize != nullptr, driver.event_elapsed != nullptr,
-        driver.stream_wait_event != nullptr}},
-      {"pinned memory (pinned_*)",
-       {driver.pinned_allocate != nullptr, driver.pinned_release != nullptr,
-        driver.pinned_contains != nullptr}},
-      {"ranges (range_push and range_pop)", {driver.range_push != nullptr, driver.range_pop != nullptr}},
-      {"memory that is shared between processes (memory_*)",
-       {driver.memory_export != nullptr, driver.memory_import != nullptr, driver.memory_unimport != nullptr}},
-      {"graphs (capture_*, stream_is_captured and graph_*)",
-       {driver.capture_begin != nullptr, driver.capture_end != nullptr, driver.stream_is_captured != nullptr,
-        driver.graph_launch != nullptr, driver.graph_destroy != nullptr, driver.graph_dump != nullptr}},
-  };
-  for (const auto& [what, present] : optional) {
-    const auto count = std::count(present.begin(), present.end(), true);
-    TORCH_CHECK(count == 0 || count == std::ssize(present), "the driver ", path, " has ", count, " of the ",
-                present.size(), " entries for ", what, kRemedy, "implement all of them or none");
-  }
-}
-
-const opsmith_driver& open_table(const std::string& path) {
-  // RTLD_LOCAL: a vendor's library must not offer its symbols to the rest of the process. Never closed: the
-  // table lives as long as the process.
-  library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    const char* const reason = dlerror();  // NOLINT(concurrency-mt-unsafe)
-    TORCH_CHECK(false, "the driver cannot be opened: ", reason != nullptr ? reason : path, kRemedy,
-                "build the driver, and make sure that the libraries it needs can be found (ldd ", path, ")");
-  }
-  const auto get_driver = reinterpret_cast<opsmith_get_driver_fn>(dlsym(library, OPSMITH_GET_DRIVER_SYMBOL));
-  TORCH_CHECK(get_driver != nullptr, path, " is no opsmith driver: it does not export `",
-              OPSMITH_GET_DRIVER_SYMBOL, "`", kRemedy, "declare it extern \"C\" with default visibility");
-  const opsmith_driver* const driver = get_driver();
-  TORCH_CHECK(driver != nullptr, "`", OPSMITH_GET_DRIVER_SYMBOL, "` of ", path, " returned NULL", kRemedy,
-              "let it return the driver's table");
-  TORCH_CHECK(
-      driver->abi_version == OPSMITH_DRIVER_ABI_VERSION && driver->struct_size == sizeof(opsmith_driver),
-      "the driver ", path, " was built with version ", driver->abi_version,
-      " of opsmith_driver.h (a table of ", driver->struct_size, " bytes), but this opsmith has version ",
-      OPSMITH_DRIVER_ABI_VERSION, " (", sizeof(opsmith_driver), " bytes)", kRemedy,
-      "rebuild the driver with this opsmith's header");
-  return *driver;
-}
-
-const char* status_name(opsmith_status status) {
-  switch (status) {
-    case OPSMITH_OK:
-      return "OPSMITH_OK";
-    case OPSMITH_NOT_READY:
-      return "OPSMITH_NOT_READY";
-    case OPSMITH_OUT_OF_MEMORY:
-      return "OPSMITH_OUT_OF_MEMORY";
-    case OPSMITH_INVALID_ARGUMENT:
-      return "OPSMITH_INVALID_ARGUMENT";
-    case OPSMITH_FAILED:
-      return "OPSMITH_FAILED";
-    case OPSMITH_DEVICE_LOST:
-      return "OPSMITH_DEVICE_LOST";
-  }
-  return "an unknown status";
 }
 
 constexpr const char* kDriversMistake =
@@ -215,7 +110,7 @@ opsmith_status (*drivers_stream_query)(opsmith_stream) = nullptr;
 opsmith_status stream_query_unless_lost(opsmith_stream stream) {
   for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
     const std::lock_guard lock(kept_mutex);
-    if (loss_of(device) != nullptr && stream_id(stream, device) >= 0) {
+    if (loss_of(device) != nullptr && detail::id_of_stream(stream, device) >= 0) {
       return OPSMITH_DEVICE_LOST;
     }
   }
@@ -337,6 +232,13 @@ void raise_kept_failure(c10::DeviceIndex device) {
   throw c10::AcceleratorError(here, failure.status, failure.text);
 }
 
+void set_driver(const opsmith_driver& driver, void* of_library) {
+  table = driver;
+  library = of_library;
+  pthread_atfork(nullptr, nullptr, forget_driver_in_child);
+  loaded_driver = &table;
+}
+
 void throw_null_result(const char* entry, c10::DeviceIndex device) {
   const c10::SourceLocation here{__func__, __FILE__, static_cast<uint32_t>(__LINE__)};
   throw c10::AcceleratorError(
@@ -347,49 +249,27 @@ void throw_null_result(const char* entry, c10::DeviceIndex device) {
 
 }  // namespace detail
 
+const char* status_name(opsmith_status status) {
+  switch (status) {
+    case OPSMITH_OK:
+      return "OPSMITH_OK";
+    case OPSMITH_NOT_READY:
+      return "OPSMITH_NOT_READY";
+    case OPSMITH_OUT_OF_MEMORY:
+      return "OPSMITH_OUT_OF_MEMORY";
+    case OPSMITH_INVALID_ARGUMENT:
+      return "OPSMITH_INVALID_ARGUMENT";
+    case OPSMITH_FAILED:
+      return "OPSMITH_FAILED";
+    case OPSMITH_DEVICE_LOST:
+      return "OPSMITH_DEVICE_LOST";
+  }
+  return "an unknown status";
+}
+
 std::string last_error() {
   const char* const text = detail::loaded_driver != nullptr ? detail::loaded_driver->last_error() : "";
   return text != nullptr ? text : "the driver does not say why";
-}
-
-void load_driver(const std::string& path, bool use_host_window) {
-  TORCH_CHECK(detail::loaded_driver == nullptr && !has_forked,
-              "a driver is loaded already, and PyTorch has one slot for an out-of-tree device", kRemedy,
-              "load ", path, " in a process of its own");
-  const opsmith_driver& driver = open_table(path);
-  check_entries(driver, path);
-  TORCH_CHECK(!use_host_window || driver.host_window != nullptr, "the driver ", path,
-              " has no host window (its entry `host_window` is NULL), and the description counts on one",
-              kRemedy,
-              "add `host_window: off` to `driver` there: kernels that run on the host and the fallback then "
-              "work on copies");
-  allocator_settings();  // refuses what they cannot be
-  int count = 0;
-  const opsmith_status status = driver.device_count(&count);
-  if (status != OPSMITH_OK) {
-    const char* const text = driver.last_error();
-    TORCH_CHECK(false, "the driver ", path,
-                " cannot count its devices: ", text != nullptr ? text : "it does not say why", " (",
-                status_name(status), ")", kRemedy, "see what the driver says");
-  }
-  TORCH_CHECK(count >= 0 && count <= kMostDevices, "the driver ", path, " reports ", count,
-              " devices; opsmith can use up to ", kMostDevices, kRemedy, "let the driver show fewer");
-  table = driver;
-  if (!use_host_window) {
-    table.host_window = nullptr;
-  }
-  if (allocator_settings().debug) {
-    watch_streams(table);
-  }
-  pthread_atfork(nullptr, nullptr, forget_driver_in_child);
-  detail::set_device_count(static_cast<c10::DeviceIndex>(count));
-  detail::loaded_driver = &table;
-  prepare_launches();
-  prepare_waiting();
-  start_autograd_threads();
-  if (table.host_window != nullptr) {
-    keep_backward_on_this_thread();
-  }
 }
 
 bool is_in_bad_fork() {
@@ -398,10 +278,6 @@ bool is_in_bad_fork() {
 
 void* driver_symbol(const char* name) {
   return library == nullptr ? nullptr : dlsym(library, name);
-}
-
-std::string device_type_name() {
-  return c10::get_privateuse1_backend();
 }
 
 }  // namespace opsmith

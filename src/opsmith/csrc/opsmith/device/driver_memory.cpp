@@ -8,7 +8,7 @@
 #include <opsmith/device/device.h>
 #include <opsmith/device/driver.h>
 #include <opsmith/device/driver_result.h>
-#include <opsmith/device/watched_streams.h>
+#include <opsmith/device/unwatched.h>
 
 namespace opsmith {
 

@@ -2,12 +2,17 @@
 // with a mistake.
 #pragma once
 
+#include <opsmith_driver.h>
+
 #include <string>
 
 #include <c10/core/Device.h>
 #include <c10/macros/Macros.h>
 
 namespace opsmith {
+
+// "OPSMITH_FAILED"
+const char* status_name(opsmith_status status);
 
 // The driver's text for this thread's last failure.
 std::string last_error();

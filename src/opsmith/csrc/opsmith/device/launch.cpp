@@ -14,7 +14,6 @@
 #include <opsmith/device/device.h>
 #include <opsmith/device/late_failure.h>
 #include <opsmith/device/stream_threads.h>
-#include <opsmith/device/waiting.h>
 
 namespace opsmith {
 
@@ -56,8 +55,6 @@ void finish_queued_work() {
 }  // namespace
 
 namespace detail {
-
-bool launches_block = false;
 
 bool queueing_pays() {
   static const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
@@ -116,6 +113,18 @@ void queue_on_host(std::unique_ptr<QueuedWork> work) {
     (void)work.release();  // the stream's, even if check() raises an earlier failure
   }
   check(status, "queue a kernel", device);
+}
+
+void record_on_host(std::unique_ptr<QueuedWork> work, opsmith_stream stream, c10::DeviceIndex device) {
+  const auto run = [](void* given) { static_cast<QueuedWork*>(given)->run_queued(); };
+  const std::shared_ptr<Capture> capture = Capture::current();
+  TORCH_CHECK(capture != nullptr, "the stream is captured by somebody else than torch.accelerator.Graph");
+  if (driver().stream_host_function == nullptr) {
+    refuse_capture(work->operator_name(),
+                   "it runs on the host, and the driver has no entry `stream_host_function`", device);
+  }
+  check(driver().stream_host_function(stream, run, work.get()), "record a kernel", device);
+  capture->keep(std::move(work));
 }
 
 QueueingPaused::QueueingPaused() {

@@ -13,8 +13,10 @@
 #include <opsmith/device/calling_line.h>
 #include <opsmith/device/capture.h>
 #include <opsmith/device/driver.h>
-#include <opsmith/device/stream.h>
 #include <opsmith/device/device_work.h>
+#include <opsmith/device/launched_last.h>
+#include <opsmith/device/stream.h>
+#include <opsmith/device/waiting.h>
 
 #include <atomic>
 #include <memory>
@@ -22,7 +24,6 @@
 namespace opsmith {
 
 namespace detail {
-extern bool launches_block;
 extern std::atomic<bool> may_queue;
 bool queueing_pays();
 }  // namespace detail
@@ -33,11 +34,6 @@ constexpr int64_t kWorthQueueing = int64_t{1} << 20;
 // Heeds OPSMITH_LAUNCH_BLOCKING, and what the driver offers. Throws c10::Error for a setting that is none.
 // Called by load_driver().
 void prepare_launches();
-
-// Whether OPSMITH_LAUNCH_BLOCKING has every kernel done before its call returns.
-inline bool launches_block() {
-  return detail::launches_block;
-}
 
 // Work that the current stream of `device` runs on the host, as `operator_name`. Made by the thread that
 // calls the operator.
@@ -85,6 +81,9 @@ inline bool runs_at_once(c10::DeviceIndex device, int64_t elements) {
 
 // Hands `work` to its stream, or to the graph that captures it.
 void queue_on_host(std::unique_ptr<QueuedWork> work);
+
+// Records `work` on its stream, which is captured; the graph keeps it and runs it often.
+void record_on_host(std::unique_ptr<QueuedWork> work, opsmith_stream stream, c10::DeviceIndex device);
 
 // While one lives, host-side kernels run before their calls return, so that calls can be timed.
 class QueueingPaused {

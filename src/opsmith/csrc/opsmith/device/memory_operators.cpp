@@ -16,6 +16,7 @@
 #include <opsmith/device/driver.h>
 #include <opsmith/device/memory_pool.h>
 #include <opsmith/device/pinned.h>
+#include <opsmith/device/pool_of_thread.h>
 
 namespace opsmith {
 

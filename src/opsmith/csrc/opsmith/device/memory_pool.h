@@ -16,9 +16,4 @@ void hold_pool(c10::DeviceIndex device, uint64_t pool);
 void release_pool(c10::DeviceIndex device, uint64_t pool) noexcept;
 int64_t pool_holders(c10::DeviceIndex device, uint64_t pool);
 
-// The pool of what this thread allocates on `device`; 0 for none.
-uint64_t pool_of_thread(c10::DeviceIndex device) noexcept;
-// Sets it, and returns the one before.
-uint64_t exchange_pool_of_thread(c10::DeviceIndex device, uint64_t pool);
-
 }  // namespace opsmith

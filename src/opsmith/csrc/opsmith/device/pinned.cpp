@@ -3,14 +3,17 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <utility>
 #include <vector>
 
+#include <opsmith/device/capture.h>
 #include <opsmith/device/device.h>
 #include <opsmith/device/driver.h>
 #include <opsmith/device/driver_result.h>
 #include <opsmith/device/stream.h>
+#include <opsmith/device/waiting.h>
 #include <opsmith/torch_version.h>
 
 namespace opsmith {
@@ -151,6 +154,17 @@ PinnedStatistics pinned_statistics() {
 bool is_pinned(const void* pointer) {
   const opsmith_driver* const loaded = detail::loaded_driver;
   return loaded != nullptr && loaded->pinned_contains != nullptr && loaded->pinned_contains(pointer) != 0;
+}
+
+void* graph_memory(size_t bytes, c10::DeviceIndex device) {
+  if (driver().pinned_allocate == nullptr) {
+    refuse_capture("a kernel on copies", "the driver has no pinned memory, through which they travel",
+                   device);
+  }
+  auto memory = std::make_shared<c10::DataPtr>(pinned_allocator().allocate(bytes));
+  void* const data = memory->get();
+  keep_for_graph(std::move(memory));
+  return data;
 }
 
 }  // namespace opsmith

@@ -21,4 +21,7 @@ PinnedStatistics pinned_statistics();
 // Whether `pointer` lies in the driver's pinned memory; false when the driver has none.
 bool is_pinned(const void* pointer);
 
+// Host memory for recorded work, which the graph keeps; pinned.
+void* graph_memory(size_t bytes, c10::DeviceIndex device);
+
 }  // namespace opsmith

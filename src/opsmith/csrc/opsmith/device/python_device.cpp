@@ -8,6 +8,7 @@
 #include <opsmith/device/device.h>
 #include <opsmith/device/driver.h>
 #include <opsmith/device/generator.h>
+#include <opsmith/device/load_driver.h>
 #include <opsmith/random_numbers.h>
 
 namespace opsmith {

@@ -1,7 +1,7 @@
 // A recorded graph: the driver's graph, and all that its work needs when it runs.
 #pragma once
 
-#include <opsmith/device/launch.h>
+#include <opsmith/device/capture.h>
 #include <opsmith/device/philox_generator.h>
 
 #include <memory>
@@ -19,12 +19,12 @@ struct RecordedDraws {
 };
 
 // A capture while it lasts, and what came of it.
-class Recorded {
+class Recorded final : public Capture {
  public:
   // Captures the current stream of the current device; `pool` is of its memory. Throws c10::Error where
   // another capture is under way, and what the driver says.
   static std::shared_ptr<Recorded> begin(uint64_t pool);
-  ~Recorded();
+  ~Recorded() override;
   Recorded(const Recorded&) = delete;
   Recorded& operator=(const Recorded&) = delete;
 
@@ -38,12 +38,10 @@ class Recorded {
 
   // ---- while it lasts; see capture.h ----
 
-  void add(std::unique_ptr<QueuedWork> work) { works_.push_back(std::move(work)); }
-  void keep(std::shared_ptr<void> memory) { kept_.push_back(std::move(memory)); }
+  void refuse(std::string why) noexcept override;
+  void keep(std::shared_ptr<void> memory) override { kept_.push_back(std::move(memory)); }
+  uint64_t pool() const override { return pool_; }
   RecordedDraws& draws_of(const std::shared_ptr<PhiloxState>& state);
-  uint64_t pool() const { return pool_; }
-  // Ends it, for good.
-  void refuse(std::string why) noexcept;
 
  private:
   Recorded(c10::DeviceIndex device, opsmith_stream stream, uint64_t pool);
@@ -55,7 +53,6 @@ class Recorded {
   const uint64_t pool_;
   opsmith_graph graph_ = nullptr;
   std::string refusal_;
-  std::vector<std::unique_ptr<QueuedWork>> works_;
   std::vector<std::shared_ptr<void>> kept_;
   std::vector<RecordedDraws> draws_;
   std::mutex launching_;

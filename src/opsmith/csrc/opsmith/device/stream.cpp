@@ -10,12 +10,9 @@
 
 #include <c10/util/Exception.h>
 
-#include <opsmith/device/capture.h>
 #include <opsmith/device/device.h>
 #include <opsmith/device/driver.h>
 #include <opsmith/device/driver_result.h>
-#include <opsmith/device/late_failure.h>
-#include <opsmith/device/waiting.h>
 
 namespace opsmith {
 
@@ -61,6 +58,11 @@ opsmith_stream make_stream(c10::DeviceIndex device, int64_t id) {
   }
   return earlier;
 }
+
+[[maybe_unused]] const bool ids_are_known = [] {
+  detail::id_of_stream = stream_id;
+  return true;
+}();
 
 }  // namespace
 
@@ -119,37 +121,10 @@ int64_t stream_id(opsmith_stream stream, c10::DeviceIndex device) {
   return -1;
 }
 
-void synchronize_stream(opsmith_stream stream, c10::DeviceIndex device) {
-  const opsmith_status status = driver().stream_query(stream);
-  if (status == OPSMITH_NOT_READY) {
-    wait_for_stream(stream, device, "synchronise a stream");
-  } else {
-    check_wait(status, "synchronise a stream", device);
-  }
-  raise_late_failure();
-}
-
-void finish_stream(opsmith_stream stream, c10::DeviceIndex device) noexcept {
-  if (C10_UNLIKELY(detail::loaded_driver->stream_query(stream) == OPSMITH_NOT_READY &&
-                   !is_captured(stream))) {
-    finish([stream] { return detail::loaded_driver->stream_synchronize(stream); }, device);
-  }
-}
-
-void synchronize_device(c10::DeviceIndex device) {
-  device = checked_device(device);
-  driver();  // an error after a fork, even if no stream was made
+void each_stream(c10::DeviceIndex device, c10::function_ref<void(opsmith_stream)> visit) {
   for (const auto& handle : all_streams[device].handles) {
     if (const opsmith_stream stream = handle.load(std::memory_order_acquire); stream != nullptr) {
-      synchronize_stream(stream, device);
-    }
-  }
-}
-
-void finish_device(c10::DeviceIndex device) noexcept {
-  for (const auto& handle : all_streams[device].handles) {
-    if (const opsmith_stream stream = handle.load(std::memory_order_acquire); stream != nullptr) {
-      finish_stream(stream, device);
+      visit(stream);
     }
   }
 }

@@ -17,7 +17,9 @@
 #include <opsmith/device/capture.h>
 #include <opsmith/device/device.h>
 #include <opsmith/device/driver.h>
+#include <opsmith/device/late_failure.h>
 #include <opsmith/device/stream.h>
+#include <opsmith/host_access.h>
 
 namespace opsmith {
 
@@ -101,7 +103,6 @@ opsmith_status asked_within_limit(const Query& query) {
 namespace detail {
 
 bool waits_are_limited = false;
-std::array<std::atomic<const char*>, kMostDevices> launched_last{};
 
 void note_launch(const char* operator_name, c10::DeviceIndex device) {
   const opsmith_stream stream = current_stream(device);
@@ -141,6 +142,41 @@ void wait_for_event(opsmith_event event, c10::DeviceIndex device, const char* ac
                    device);
   }
   check_wait(status, action, device);
+}
+
+void synchronize_stream(opsmith_stream stream, c10::DeviceIndex device) {
+  const opsmith_status status = driver().stream_query(stream);
+  if (status == OPSMITH_NOT_READY) {
+    wait_for_stream(stream, device, "synchronise a stream");
+  } else {
+    check_wait(status, "synchronise a stream", device);
+  }
+  raise_late_failure();
+}
+
+void finish_stream(opsmith_stream stream, c10::DeviceIndex device) noexcept {
+  if (C10_UNLIKELY(detail::loaded_driver->stream_query(stream) == OPSMITH_NOT_READY &&
+                   !is_captured(stream))) {
+    finish([stream] { return detail::loaded_driver->stream_synchronize(stream); }, device);
+  }
+}
+
+void synchronize_device(c10::DeviceIndex device) {
+  device = checked_device(device);
+  driver();  // an error after a fork, even if no stream was made
+  each_stream(device, [device](opsmith_stream stream) { synchronize_stream(stream, device); });
+}
+
+void finish_device(c10::DeviceIndex device) noexcept {
+  each_stream(device, [device](opsmith_stream stream) { finish_stream(stream, device); });
+}
+
+void wait_for_device(c10::DeviceIndex device) {
+  const opsmith_stream stream = current_stream(device);
+  if (C10_UNLIKELY(driver().stream_query(stream) != OPSMITH_OK)) {
+    wait_for_stream(stream, device, "synchronise the current stream");
+  }
+  raise_late_failure();
 }
 
 NotedRun::NotedRun(opsmith_stream stream, const char* operator_name, const CallingLine& line)

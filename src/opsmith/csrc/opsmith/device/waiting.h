@@ -6,9 +6,7 @@
 
 #include <opsmith/device/calling_line.h>
 #include <opsmith/device/device.h>
-
-#include <array>
-#include <atomic>
+#include <opsmith/device/launched_last.h>
 
 #include <c10/core/Device.h>
 #include <c10/macros/Macros.h>
@@ -17,7 +15,6 @@ namespace opsmith {
 
 namespace detail {
 extern bool waits_are_limited;
-extern std::array<std::atomic<const char*>, kMostDevices> launched_last;
 void note_launch(const char* operator_name, c10::DeviceIndex device);
 }  // namespace detail
 
@@ -36,6 +33,19 @@ void wait_for_stream(opsmith_stream stream, c10::DeviceIndex device, const char*
 // The same for the place of `event` in its stream.
 void wait_for_event(opsmith_event event, c10::DeviceIndex device, const char* action);
 
+// Waits for the work that `stream`, of `device`, has pending; costs one query if it has none.
+void synchronize_stream(opsmith_stream stream, c10::DeviceIndex device);
+
+// The same before memory is released that the work may use. Nothing can be raised there: the next check()
+// raises a failure.
+void finish_stream(opsmith_stream stream, c10::DeviceIndex device) noexcept;
+
+// Synchronises every stream of `device` that opsmith has handed out.
+void synchronize_device(c10::DeviceIndex device);
+
+// The same before memory is released that any of them may use; as finish_stream().
+void finish_device(c10::DeviceIndex device) noexcept;
+
 // For the errors of waits: `operator_name`, which lives as long as the process, has launched a kernel on the
 // current stream, of `device`.
 inline void note_launch(const char* operator_name, c10::DeviceIndex device) {
@@ -43,11 +53,6 @@ inline void note_launch(const char* operator_name, c10::DeviceIndex device) {
   if (C10_UNLIKELY(waits_are_limited())) {
     detail::note_launch(operator_name, device);
   }
-}
-
-// The operator that launched a kernel on `device` last; null where none has.
-inline const char* launched_last(c10::DeviceIndex device) {
-  return device >= 0 ? detail::launched_last[device].load(std::memory_order_relaxed) : nullptr;
 }
 
 // While it lives, `stream` runs the kernel of `operator_name` on the host, called at `line`.

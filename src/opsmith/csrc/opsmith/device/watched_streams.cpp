@@ -16,14 +16,13 @@
 #include <opsmith/device/device.h>
 #include <opsmith/device/driver.h>
 #include <opsmith/device/stream.h>
+#include <opsmith/device/unwatched.h>
 
 namespace opsmith {
 
 namespace {
 
 opsmith_driver unwatched;
-
-constinit thread_local bool is_unwatched = false;
 
 // Up to which use of each stream something is known.
 using Known = std::unordered_map<opsmith_stream, uint64_t>;
@@ -140,7 +139,7 @@ void note_pointer(const void* pointer, opsmith_stream stream, const char* operat
 // `status`, of which `note` takes account if a watched call succeeded.
 template <class Note>
 opsmith_status noted(opsmith_status status, const Note& note) {
-  if (status == OPSMITH_OK && !is_unwatched) {
+  if (status == OPSMITH_OK && !detail::is_unwatched) {
     note();
   }
   return status;
@@ -194,6 +193,20 @@ opsmith_status stream_wait_event(opsmith_stream stream, opsmith_event event) {
   return noted(unwatched.stream_wait_event(stream, event), [&] { watch->wait(stream, event); });
 }
 
+// Before `block` is given back. What is found, the next check() raises.
+void check_uses_before_release(const caching::Block& block, c10::DeviceIndex device) noexcept {
+  try {
+    for (const auto& [stream, use] : watch->take_unordered(block)) {
+      const std::string own = name_of(static_cast<opsmith_stream>(block.segment->stream), device);
+      report(device, c10::str("memory of ", block.requested, " bytes of ", own, " was freed while ",
+                              use.operator_name, ", queued on ", name_of(stream, device),
+                              ", may still use it: call Tensor.record_stream with that stream, or let ", own,
+                              " or the host wait for it before the tensor goes"));
+    }
+  } catch (const std::exception&) {  // out of memory: then something else fails soon
+  }
+}
+
 }  // namespace
 
 namespace detail {
@@ -221,29 +234,8 @@ void watch_streams(opsmith_driver& table) {
     table.event_synchronize = event_synchronize;
     table.stream_wait_event = stream_wait_event;
   }
+  observe_releases(check_uses_before_release);
   detail::streams_are_watched = true;
-}
-
-void check_uses_before_release(const caching::Block& block, c10::DeviceIndex device) noexcept {
-  if (C10_LIKELY(!detail::streams_are_watched)) {
-    return;
-  }
-  try {
-    for (const auto& [stream, use] : watch->take_unordered(block)) {
-      const std::string own = name_of(static_cast<opsmith_stream>(block.segment->stream), device);
-      report(device, c10::str("memory of ", block.requested, " bytes of ", own, " was freed while ",
-                              use.operator_name, ", queued on ", name_of(stream, device),
-                              ", may still use it: call Tensor.record_stream with that stream, or let ", own,
-                              " or the host wait for it before the tensor goes"));
-    }
-  } catch (const std::exception&) {  // out of memory: then something else fails soon
-  }
-}
-
-Unwatched::Unwatched() : outer_(std::exchange(is_unwatched, true)) {}
-
-Unwatched::~Unwatched() {
-  is_unwatched = outer_;
 }
 
 }  // namespace opsmith

@@ -19,10 +19,6 @@
 
 namespace opsmith {
 
-namespace caching {
-struct Block;
-}
-
 namespace detail {
 extern bool streams_are_watched;
 void note_use(const at::TensorBase& tensor, const char* operator_name);
@@ -37,20 +33,5 @@ inline void note_use(const at::TensorBase& tensor, const char* operator_name) {
     detail::note_use(tensor, operator_name);
   }
 }
-
-// Before `block`, of the allocator of `device`, is given back. What is found, the next check() raises.
-void check_uses_before_release(const caching::Block& block, c10::DeviceIndex device) noexcept;
-
-// While one lives, this thread's calls of the driver are the debug mode's own.
-class Unwatched {
- public:
-  Unwatched();
-  ~Unwatched();
-  Unwatched(const Unwatched&) = delete;
-  Unwatched& operator=(const Unwatched&) = delete;
-
- private:
-  bool outer_;
-};
 
 }  // namespace opsmith

@@ -11,6 +11,7 @@
 #include <opsmith/device/device.h>
 #include <opsmith/device/device_scope.h>
 #include <opsmith/device/stream.h>
+#include <opsmith/device/waiting.h>
 #include <opsmith/distributed/on_stream.h>
 #include <opsmith/distributed/wait_until.h>
 

@@ -2,6 +2,7 @@
 // driver before and after each operator, on the current stream.
 #include <opsmith/device/device.h>
 #include <opsmith/device/stream.h>
+#include <opsmith/device/waiting.h>
 #include <opsmith/profile/moment.h>
 #include <opsmith/profile/ranges.h>
 

@@ -22,6 +22,7 @@
 #include <opsmith/device/driver.h>
 #include <opsmith/device/driver_result.h>
 #include <opsmith/device/stream.h>
+#include <opsmith/device/waiting.h>
 #include <opsmith/sharing/messages.h>
 
 namespace opsmith {

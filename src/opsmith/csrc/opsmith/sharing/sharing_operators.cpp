@@ -6,6 +6,7 @@
 
 #include <opsmith/device/driver.h>
 #include <opsmith/device/stream.h>
+#include <opsmith/device/waiting.h>
 #include <opsmith/sharing/exports.h>
 #include <opsmith/sharing/imports.h>
 
