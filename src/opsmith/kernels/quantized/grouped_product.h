@@ -4,8 +4,8 @@
 // The weight is packed in panels of kGroupedPanel columns. A step of a panel is 64 bytes for 8 products of
 // each column: byte 4·c + j has column c's value for product j of the step in its low half and for product
 // 4 + j in its high half, each with 8 added. Groups are filled up to whole steps, with zeros. The layout is
-// the same on every machine, since programs carry packed weights: opsmith/executorch/transforms/grouped_linear.py writes
-// it.
+// the same on every machine, since programs carry packed weights:
+// opsmith/executorch/transforms/grouped_linear.py writes it.
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,10 @@
 // See fill.h.
 #include <opsmith/operators/fill.h>
 
+#include <opsmith/device/device_work.h>
 #include <opsmith/device/driver.h>
 #include <opsmith/device/stream.h>
 #include <opsmith/operators/views.h>
-#include <opsmith/profile/device_work.h>
 
 #include <ATen/ScalarOps.h>
 #include <ATen/ops/fill.h>
