@@ -21,7 +21,7 @@ from opsmith.errors import ExecutorchMissing, OpsmithError
 
 def config_folder() -> Path:
     """Where ``opsmithConfig.cmake`` lies."""
-    return PACKAGE / "cmake"
+    return PACKAGE / "executorch" / "cmake"
 
 
 def facts() -> dict[str, Sequence[str | Path]]:
