@@ -130,7 +130,7 @@ def test_a_description_with_an_old_name_is_read_each_time(describe: Callable[...
     description = describe()
     read_backend(description, None)
     assert not has_old_names(description)
-    description.write_text("backend: chip\ndriver: sim\nlibraries: [hosted]\n")
+    description.write_text("backend: chip\ndriver: sim\nlibraries: []\nfallback: {whole: []}\n")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         read_backend(description, None)

@@ -222,7 +222,7 @@ Chip = Checked
         backend,
         """
         import sys
-        x = torch.ones(3, device="chip")
+        x = torch.ones(3).to("chip")
         (driver,) = (m for name, m in sys.modules.items() if name.startswith("opsmith_file_"))
         driver.Checked.broken = True
         try:

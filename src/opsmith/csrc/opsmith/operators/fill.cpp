@@ -7,6 +7,7 @@
 #include <opsmith/operators/views.h>
 
 #include <ATen/ScalarOps.h>
+#include <ATen/native/Resize.h>
 #include <ATen/ops/fill.h>
 
 namespace opsmith {
@@ -14,9 +15,9 @@ namespace {
 
 // fill_ with the bits of `element`, as a number of the integral dtype U, which is as wide.
 template <class U>
-void fill_bits(const at::Tensor& self, const at::Tensor& element) {
+void fill_bits(const at::Tensor& out, const at::Tensor& element) {
   constexpr at::ScalarType dtype = c10::CppTypeToScalarType<U>::value;
-  self.view(dtype).fill_(*static_cast<const U*>(element.const_data_ptr()));
+  out.view(dtype).fill_(*static_cast<const U*>(element.const_data_ptr()));
 }
 
 }  // namespace
@@ -34,29 +35,30 @@ at::Tensor& zero_(at::Tensor& self) {
   return self;
 }
 
-at::Tensor& fill_scalar_(at::Tensor& self, const at::Scalar& value) {
+at::Tensor& fill_scalar_out(const at::Tensor& self, const at::Scalar& value, at::Tensor& out) {
   const at::Tensor element = at::detail::scalar_tensor_static(value, self.scalar_type(), at::kCPU);
+  at::native::resize_output(out, self.sizes());
   switch (element.element_size()) {
     case 1:
-      fill_bits<uint8_t>(self, element);
+      fill_bits<uint8_t>(out, element);
       break;
     case 2:
-      fill_bits<int16_t>(self, element);
+      fill_bits<int16_t>(out, element);
       break;
     case 4:
-      fill_bits<int32_t>(self, element);
+      fill_bits<int32_t>(out, element);
       break;
     case 8:
-      fill_bits<int64_t>(self, element);
+      fill_bits<int64_t>(out, element);
       break;
     default: {
-      const at::Tensor parts = view_as_real(self);
+      const at::Tensor parts = view_as_real(out);
       const auto number = value.toComplexDouble();
       parts.select(-1, 0).fill_(number.real());
       parts.select(-1, 1).fill_(number.imag());
     }
   }
-  return self;
+  return out;
 }
 
 }  // namespace opsmith
