@@ -55,6 +55,11 @@ inline void note_launch(const char* operator_name, c10::DeviceIndex device) {
   }
 }
 
+// All that this thread has launched on `device` is done, or was computed by the CPU in its place.
+inline void forget_launch(c10::DeviceIndex device) {
+  detail::launched_last[device].store(nullptr, std::memory_order_relaxed);
+}
+
 // While it lives, `stream` runs the kernel of `operator_name` on the host, called at `line`.
 class NotedRun {
  public:

@@ -7,6 +7,7 @@
 #include <opsmith/fallback/fallback_counts.h>
 #include <opsmith/fallback/fallback_policy.h>
 #include <opsmith/device/generator.h>
+#include <opsmith/device/waiting.h>
 #include <opsmith/fallback/boxed_views.h>
 #include <opsmith/fallback/host_call.h>
 #include <opsmith/fallback/overlapping_out.h>
@@ -271,6 +272,7 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::ji
   for (size_t i = 0; i < arguments.size(); ++i) {
     move_to_cpu(call, op, arguments[i], place.device, (*stack)[first + i]);
   }
+  forget_launch(place.device);  // moving operands has waited, and this operator launches nothing
   try {
     op.redispatchBoxed(on_cpu, stack);
   } catch (c10::NotImplementedError& error) {
