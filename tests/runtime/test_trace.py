@@ -71,7 +71,7 @@ def test_in_short(sim: LoadedBackend) -> None:
         "4 calls off the device: aten::neg, aten::ones, aten::zeros …",
         "3 times, … in all, the last:",
         "  [call] aten::erfinv key=PrivateUse1 route=fallback (float32[4]) sim:0 …",
-        "  [call] aten::relu key=PrivateUse1 route=kernel (float32[4]) sim:0 …",
+        "  [call] aten::relu key=PrivateUse1 route=derived (float32[4]) sim:0 …",
         "[call] aten::special_erfinv key=AutogradPrivateUse1 route=composite (float32[2]) sim:0 …",
         "  [redispatch] aten::erfinv key=PrivateUse1 route=fallback (float32[2]) sim:0 …",
         "1 call off the device: aten::ones …",
@@ -127,13 +127,13 @@ def test_the_command_shows_all_on_request(program: Path) -> None:
 # ---- ten calls, and what PyTorch's dispatcher does for each
 
 
-def test_structured(x: torch.Tensor) -> None:
-    # No gradient is needed, and still the autograd key comes first.
+def test_no_gradient_is_needed(x: torch.Tensor) -> None:
+    # Still the autograd key comes first.
     expect(
         lambda: x.lerp(x, 0.5),
         """
         [call] aten::lerp.Scalar key=AutogradPrivateUse1 (float32[2, 3], float32[2, 3]) sim:0
-          [redispatch] aten::lerp.Scalar key=PrivateUse1 route=structured (float32[2, 3], float32[2, 3]) sim:0
+          [redispatch] aten::lerp.Scalar key=PrivateUse1 route=derived (float32[2, 3], float32[2, 3]) sim:0
         """,
     )
 
