@@ -520,6 +520,18 @@ class TestViews(TestCase):
     def test_differs(self, device):
         self.assertEqual(device, "cpu")
 
+    def test_subtest_fails_after_a_skipped_one(self, device):
+        with self.subTest("skipped"):
+            self.skipTest("not on this machine")
+        with self.subTest("fails"):
+            self.assertTrue(device == "cpu", "the second")
+
+    def test_subtest_passes_after_a_skipped_one(self, device):
+        with self.subTest("skipped"):
+            self.skipTest("not on this machine")
+        with self.subTest("passes"):
+            self.assertEqual(torch.ones(2, device=device).sum().item(), 2)
+
     def test_ends_the_process(self, device):
         if not device.startswith("cpu"):
             os._exit(3)
@@ -570,7 +582,7 @@ def test_upstream_tests_run_on_the_device(tmp_path: Path) -> None:
     installed = f"torch {shown(torch_release())}"
     assert f"warning: {checkout.resolve()} is a checkout of 2.8.0, and {installed}" in printed
     assert summary["totals"] == {
-        "passed": 2, "failed": 0, "timed out": 1, "crashed": 1, "expected failure": 2,
+        "passed": 3, "failed": 1, "timed out": 1, "crashed": 1, "expected failure": 2,
         "unexpected pass": 0, "skipped": 3,
     }  # fmt: skip
     assert "2 skipped: the same test fails on the CPU" in printed
@@ -578,13 +590,14 @@ def test_upstream_tests_run_on_the_device(tmp_path: Path) -> None:
     assert {failure["entry"]: failure["message"] for failure in summary["failures"]} == {
         f"{of}test_ends_the_process_sim": "the process ended itself with status 3",
         f"{of}test_hangs_sim": "no end after 10 s",
+        f"{of}test_subtest_fails_after_a_skipped_one_sim": "AssertionError: False is not true : the second",
     }
     assert {failure["message"].partition(";")[0] for failure in summary["expected_failures"]} == {
         "it is wrong", "it is of the CPU",
     }  # fmt: skip
     scored = {(score["check"], score["dtype"]): score["passed"] for score in summary["scores"]}
     assert scored == {
-        ("upstream", "float32"): 1, ("upstream", "complex64"): 1, ("upstream", ""): 0,
+        ("upstream", "float32"): 1, ("upstream", "complex64"): 1, ("upstream", ""): 1,
     }  # fmt: skip
     _, printed = conform(*arguments, "--file", "test_view_op", status=1)
     assert "has no file `test_view_op.py` (did you mean test_view_ops.py?)" in printed

@@ -83,14 +83,21 @@ def pytest_runtest_logstart(nodeid: str) -> None:
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     _seconds[report.nodeid] = _seconds.get(report.nodeid, 0.0) + report.duration
-    if report.outcome != "passed":
-        # Of set-up, call and tear-down, the first that did not pass is the reason.
-        _outcomes.setdefault(report.nodeid, (report.outcome, _reason(report)))
+    known, _ = _outcomes.get(report.nodeid, ("passed", ""))
+    # Of set-up, call and tear-down, the first that failed is the reason, or else the first that was skipped.
+    skips = report.skipped and known == "passed" and not _is_of_subtest(report)
+    if skips or (report.failed and known != "failed"):
+        _outcomes[report.nodeid] = report.outcome, _reason(report)
 
 
 def pytest_runtest_logfinish(nodeid: str) -> None:
     outcome, message = _outcomes.get(nodeid, ("passed", ""))
     _say(Over(name_of(nodeid), outcome, round(_seconds.get(nodeid, 0.0), 4), message))
+
+
+def _is_of_subtest(report: pytest.TestReport) -> bool:
+    """Whether it tells of one ``subTest``: the test runs on after it, whatever its outcome."""
+    return hasattr(report, "context")
 
 
 def _reason(report: pytest.TestReport) -> str:
