@@ -307,6 +307,45 @@ def test_a_mistake_that_only_a_kernel_sees_is_raised_by_the_next_call_that_waits
     torch.testing.assert_close(x.cpu(), X)  # the device goes on
 
 
+WRITES_ONCE: dict[str, Callable[[Tensor], object]] = {
+    "bernoulli_": lambda x: x.bernoulli_(),
+    "uniform_": lambda x: x.uniform_(),
+    "normal_": lambda x: x.normal_(),
+    "randn, out": lambda x: torch.randn(6, 6, out=x),
+    "copy_": lambda x: x.copy_(torch.ones(6, 6, device=x.device)),
+    "copy_ of another dtype": lambda x: x.copy_(torch.ones(6, 6, device=x.device).int()),
+    "cumsum_": lambda x: x.cumsum_(0),
+    "softmax, out": lambda x: torch.softmax(torch.ones(6, 6, device=x.device), 0, out=x),
+    "addmm_": lambda x: x.addmm_(
+        torch.ones(6, 6, device=x.device), torch.ones(6, 6, device=x.device)
+    ),
+    "arange, out": lambda x: torch.arange(6, out=x[0]),
+}
+
+
+@pytest.mark.parametrize("name", WRITES_ONCE)
+def test_elements_that_share_memory_are_not_written(name: str) -> None:
+    call = WRITES_ONCE[name]
+    said = []
+    for device in ("cpu", "opencl"):
+        x = torch.full((1,), 2.0, device=device).expand(6, 6)
+        with pytest.raises(RuntimeError) as raised:
+            call(x)
+        said.append(str(raised.value).partition("\n")[0])
+        assert torch.equal(x.cpu(), torch.full((6, 6), 2.0))
+    assert said[0] == said[1]
+    assert said[0].startswith(
+        "unsupported operation: more than one element of the written-to tensor"
+    )
+
+
+def test_elements_that_share_memory_are_filled() -> None:
+    x = torch.ones(6, 1, device="opencl").expand(6, 6)
+    assert torch.equal(x.fill_(3).cpu(), torch.full((6, 6), 3.0))
+    assert torch.equal(x[::2].zero_().cpu(), torch.zeros(3, 6))
+    assert x[:, 0].tolist() == [0, 3, 0, 3, 0, 3]
+
+
 def test_what_numbers_of_a_call_have_to_be() -> None:
     x = torch.ones(2, dtype=torch.uint8, device="opencl")
     # Which of them depends on the release of torch.

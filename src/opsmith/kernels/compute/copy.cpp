@@ -7,7 +7,6 @@
 
 #include <cmath>
 
-#include <ATen/MemoryOverlap.h>
 #include <ATen/ScalarOps.h>
 #include <ATen/ops/empty.h>
 
@@ -32,12 +31,8 @@ at::Tensor _copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_bl
     return opsmith::_copy_from(self, dst, non_blocking);
   }
   const c10::OptionalDeviceGuard guard(self.device());
-  if (self.is_alias_of(dst)) {
-    at::assert_no_partial_overlap(dst, self);
-  }
   auto iter = at::TensorIteratorConfig()
                   .check_all_same_dtype(false)
-                  .set_check_mem_overlap(false)
                   .resize_outputs(false)
                   .add_output(dst)
                   .add_const_input(self)
@@ -49,8 +44,12 @@ at::Tensor _copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_bl
 at::Tensor& fill_(at::Tensor& self, const at::Scalar& value) {
   at::detail::scalar_tensor_static(value, self.scalar_type(),
                                    at::kCPU);  // refuses what the dtype cannot hold
-  at::assert_no_internal_overlap(self);
-  auto iter = at::TensorIterator::borrowing_nullary_op(self);
+  auto iter = at::TensorIteratorConfig()
+                  .set_check_mem_overlap(false)  // elements that share memory are given the same value
+                  .check_all_same_dtype(false)
+                  .resize_outputs(false)
+                  .add_output(self)
+                  .build();
   pointwise(iter, "x", self.scalar_type(), {value});
   return self;
 }

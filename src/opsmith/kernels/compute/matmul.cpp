@@ -5,6 +5,7 @@
 #include <string>
 
 #include <ATen/ExpandUtils.h>
+#include <ATen/MemoryOverlap.h>
 
 #include "../common/matrix_products.h"
 #include "definitions.h"
@@ -43,6 +44,7 @@ MatrixStrides strides_of(const at::Tensor& matrices) {
 
 void multiply(const at::Tensor& a, const at::Tensor& b, const at::Tensor& out, const at::Scalar& alpha,
               const at::Scalar& beta, const at::Tensor& addend) {
+  at::assert_no_internal_overlap(out);
   if (out.numel() == 0) {
     return;
   }

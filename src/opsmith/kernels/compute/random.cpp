@@ -6,6 +6,7 @@
 #include <string>
 #include <tuple>
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -38,6 +39,7 @@ uint64_t numbers_below(double p) {
 // `distribution` is one of random.cl's, x and y are its parameters, or `below` is.
 at::Tensor& draw(at::Tensor& self, const std::optional<at::Generator>& generator, const char* distribution,
                  at::ScalarType computed, const at::Scalar& x, const at::Scalar& y, uint64_t below = 0) {
+  at::assert_no_internal_overlap(self);
   if (self.numel() == 0) {
     return self;
   }
