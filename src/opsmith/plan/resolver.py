@@ -761,7 +761,9 @@ class _Resolver:
         group = self.catalogue.group_of.get(operator.name)
         name = group.functional if group is not None and group.functional else operator.name
         functional = self.catalogue.operators[name]
-        iterator = kernel.structured and group is not None and group.iterator
+        # Indices may be on the CPU: PyTorch's meta function checks where they are, and moves them.
+        indexed = "Tensor?[]" in functional.schema
+        iterator = kernel.structured and group is not None and group.iterator and not indexed
         # A derived operator on lists takes what its kernel takes: _foreach_add's scalars.
         listed = kernel.operator != operator.name and any(
             result.many for result in operator.results or ()

@@ -346,6 +346,21 @@ def test_elements_that_share_memory_are_filled() -> None:
     assert x[:, 0].tolist() == [0, 3, 0, 3, 0, 3]
 
 
+def test_indices_may_be_on_the_cpu() -> None:
+    x = IMAGE.to("opencl")
+    rows, columns = torch.tensor([0, 3, 1]), torch.tensor([2, 0, 5])
+    assert torch.equal(x[rows].cpu(), IMAGE[rows])
+    assert torch.equal(x[rows, None, columns.to("opencl"), 0].cpu(), IMAGE[rows, None, columns, 0])
+    assert torch.equal(x[LABELS[:4] > 0].cpu(), IMAGE[LABELS[:4] > 0])
+    x[rows, columns] = 7
+    assert torch.equal(x[rows, columns].cpu(), torch.full((3, 9, 8), 7.0))
+    with pytest.raises(RuntimeError) as raised:
+        IMAGE[rows.to("opencl")]
+    assert str(raised.value) == (
+        "indices should be either on cpu or on the same device as the indexed tensor (cpu)"
+    )
+
+
 def test_what_numbers_of_a_call_have_to_be() -> None:
     x = torch.ones(2, dtype=torch.uint8, device="opencl")
     # Which of them depends on the release of torch.
