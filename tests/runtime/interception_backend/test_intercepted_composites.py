@@ -166,15 +166,7 @@ DTYPES = (torch.float32, torch.int64, torch.complex64)
 SAMPLES = 4
 
 # Composites that are only called by others.
-WITHIN_OTHERS = {
-    "_convolution_mode",
-    "_fused_rms_norm",
-    "_scaled_dot_product_attention_math",
-    "_trilinear",
-    "linalg_pinv",
-    "stft.center",
-    "where.ScalarSelf",
-}
+WITHIN_OTHERS = {"_fused_rms_norm", "_scaled_dot_product_attention_math", "linalg_pinv"}
 
 # With one dim, PyTorch's composite never writes to ``out``.
 OUT_FORGOTTEN = {"fft.ihfft2", "fft.ihfftn"}
