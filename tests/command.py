@@ -22,6 +22,14 @@ def run_opsmith(
     )
 
 
+def run_example(name: str, timeout: float = 600) -> list[str]:
+    """The lines that ``examples/NAME/run.py`` prints within ``timeout`` seconds; it builds its backend."""
+    program = Path(__file__).parents[1] / "examples" / name / "run.py"
+    done = fork_server.run([sys.executable, program], timeout=timeout)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
 def imported_by(*arguments: object) -> set[str]:
     """The modules that a process of Python with these arguments imports, ``-m opsmith plan`` for instance."""
     done = subprocess.run(

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
-import fork_server
-from command import run_opsmith
+from command import run_example, run_opsmith
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "chip-async"
 
@@ -18,9 +16,7 @@ def test_the_driver_keeps_its_contract() -> None:
 
 
 def test_its_device_computes_later_and_says_what_failed() -> None:
-    done = fork_server.run([sys.executable, EXAMPLE / "run.py"], timeout=600)
-    assert done.returncode == 0, done.stderr
-    *lines, error = done.stdout.splitlines()
+    *lines, error = run_example("chip-async")
     assert lines == [
         "losses: those of the CPU",
         "strided operands: as on the CPU",

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
-import fork_server
-
-RUN = Path(__file__).parents[2] / "examples" / "aten-kernels" / "run.py"
+from command import run_example
 
 
 def test_its_kernels_compute_as_the_cpu_does() -> None:
-    done = fork_server.run([sys.executable, RUN], timeout=600)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [
+    assert run_example("aten-kernels") == [
         "values: those of the CPU",
         "relu: aten_kernels",
         "relu_: aten_kernels",

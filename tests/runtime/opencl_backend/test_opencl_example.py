@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
-import fork_server
-
-RUN = Path(__file__).parents[3] / "examples" / "opencl-kernels" / "run.py"
+from command import run_example
 
 
 @pytest.mark.nightly
 @pytest.mark.needs("OpenCL")
 def test_its_kernels_compute_as_the_cpu_does() -> None:
-    done = fork_server.run([sys.executable, RUN], timeout=1800)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [
+    assert run_example("opencl-kernels", timeout=1800) == [
         "values: those of the CPU",
         "_softmax: clchip_kernels, on the device",
         "leaky_relu_: clchip_kernels, on the device",
