@@ -2,8 +2,6 @@
 #include "pointwise.h"
 
 #include <opsmith/device/copy.h>
-#include <opsmith/device/driver.h>
-#include <opsmith/device/stream.h>
 
 #include <cmath>
 
