@@ -55,7 +55,7 @@ inline void note_launch(const char* operator_name, c10::DeviceIndex device) {
   }
 }
 
-// All that this thread has launched on `device` is done, or was computed by the CPU in its place.
+// The operator noted last has launched nothing, or its kernel is done: no error is to name it.
 inline void forget_launch(c10::DeviceIndex device) {
   detail::launched_last[device].store(nullptr, std::memory_order_relaxed);
 }

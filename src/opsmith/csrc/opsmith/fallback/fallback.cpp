@@ -272,7 +272,7 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::ji
   for (size_t i = 0; i < arguments.size(); ++i) {
     move_to_cpu(call, op, arguments[i], place.device, (*stack)[first + i]);
   }
-  forget_launch(place.device);  // moving operands has waited, and this operator launches nothing
+  forget_launch(place.device);  // it is this operator's, where a kernel looked at the dtypes first
   try {
     op.redispatchBoxed(on_cpu, stack);
   } catch (c10::NotImplementedError& error) {
