@@ -19,8 +19,8 @@ from opsmith.build.objects import torch_prelude
 from opsmith.build.shared_library import SharedLibrary
 from opsmith.build.toolchain import Compiler, TorchInstallation, find_compiler, find_torch
 from opsmith.build.units import (
+    CALLS,
     KERNELS,
-    RUNTIME,
     VECTORISED,
     generated_units,
     own_units,
@@ -108,7 +108,7 @@ def test_sources_and_headers_in_a_folder_of_any_name(
         written(folder / f"{each}.cpp", f"#include <value.h>\n{exported(each)}")
         for each in ("one", "two", "three")
     ]
-    library = SharedLibrary("test", (), (headers,), units=together("all", sources, RUNTIME))
+    library = SharedLibrary("test", (), (headers,), units=together("all", sources, CALLS))
     path, _ = built(library, compiler, cache)
     assert [ctypes.CDLL(str(path))[each.stem]() for each in sources] == [5, 5, 5]
     (headers / "value.h").write_text("#pragma once\n#define VALUE 6\n")
@@ -125,7 +125,7 @@ def test_a_cache_of_any_name(
         written(tmp_path / "one.cpp", f"#define VALUE 1\n{exported('one')}"),
         written(tmp_path / "two.cpp", exported("two")),
     ]
-    library = SharedLibrary("test", (), units=together("all", sources, RUNTIME))
+    library = SharedLibrary("test", (), units=together("all", sources, CALLS))
     path, _ = built(library, compiler, usable_cache())
     assert path.is_relative_to(tmp_path / name)
     assert ctypes.CDLL(str(path)).two() == 1
@@ -134,7 +134,7 @@ def test_a_cache_of_any_name(
 def test_what_no_include_can_name_is_compiled_by_itself(tmp_path: Path) -> None:
     plain = [written(tmp_path / f"{name}.cpp", "") for name in ("one", "two")]
     odd = written(tmp_path / 'so"so.cpp', "")
-    units = together("all", [plain[0], odd, plain[1]], RUNTIME)
+    units = together("all", [plain[0], odd, plain[1]], CALLS)
     assert [unit.sources for unit in units] == [tuple(plain), (odd,)]
 
 
@@ -151,7 +151,7 @@ def test_sources_that_are_compiled_together_see_each_other(
     answers = {}
     for unity in ("1", "0"):
         monkeypatch.setenv("OPSMITH_UNITY", unity)
-        library = SharedLibrary("test", (), units=together("all", sources, RUNTIME))
+        library = SharedLibrary("test", (), units=together("all", sources, CALLS))
         path, steps = built(library, compiler, cache)
         answers[unity] = [step.partition(" ")[2] for step in steps], ctypes.CDLL(str(path)).two()
     assert answers == {
@@ -177,7 +177,7 @@ def test_what_units_include_of_pytorch_is_compiled_once(
             )
             for i in range(count)
         ]
-        units = [unit for source in sources for unit in together(source.stem, [source], RUNTIME)]
+        units = [unit for source in sources for unit in together(source.stem, [source], CALLS)]
         library = SharedLibrary("test", (), torch=find_torch(), units=tuple(units))
         path, steps = built(library, compiler, cache)
         assert ctypes.CDLL(str(path)).f0() == 32
@@ -199,7 +199,7 @@ def test_headers_of_a_torch_that_was_built_from_source_may_change() -> None:
 
 def test_units_are_of_about_the_same_size(tmp_path: Path) -> None:
     sources = [written(tmp_path / f"{i}.cpp", "x" * size) for i, size in enumerate((4, 1, 1, 1, 1))]
-    assert [(unit.name, unit.sources) for unit in together("all", sources, RUNTIME, 2)] == [
+    assert [(unit.name, unit.sources) for unit in together("all", sources, CALLS, 2)] == [
         ("all_0.cpp", (sources[0],)),
         ("all_1.cpp", tuple(sources[1:])),
     ]
@@ -231,7 +231,7 @@ def test_units_of_the_same_name_in_two_libraries(
             written(folder / "one.cpp", f"#define VALUE {i}\n"),
             written(folder / "two.cpp", exported("value")),
         ]
-        libraries.append(SharedLibrary(f"test{i}", (), units=together("all", sources, RUNTIME)))
+        libraries.append(SharedLibrary(f"test{i}", (), units=together("all", sources, CALLS)))
     compilation = Compilation(libraries, compiler, cache)
     compilation.run(cache / "log", lambda step: None)
     assert [ctypes.CDLL(str(path)).value() for path in compilation.outputs()] == [1, 2]
@@ -249,7 +249,7 @@ def test_two_libraries_that_are_one(tmp_path: Path, compiler: Compiler, cache: P
 @pytest.mark.parametrize("value", ["yes", "2"])
 def test_a_switch_that_is_neither_on_nor_off(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPSMITH_UNITY", value)
-    assert refusal(SettingInvalid, together, "all", [], RUNTIME) == (
+    assert refusal(SettingInvalid, together, "all", [], CALLS) == (
         f"OPSMITH_UNITY is `{value}`\n  remedy: set it to 0, for one object a source, or unset it"
     )
 

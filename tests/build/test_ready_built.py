@@ -18,7 +18,7 @@ from opsmith.build.objects import Object, Objects
 from opsmith.build.shared_library import SharedLibrary
 from opsmith.build.stored import seal
 from opsmith.build.toolchain import Compiler, find_compiler, find_torch
-from opsmith.build.units import RUNTIME, generated_unit, single
+from opsmith.build.units import CALLS, generated_unit, single
 from opsmith.plan import OpenedBackend
 
 COMPILER = find_compiler(cache_root())
@@ -27,7 +27,7 @@ LIBRARY = SharedLibrary(
     (),
     INCLUDE_DIRS,
     torch=find_torch(),
-    units=(single(CSRC / "opsmith" / "compiled_for.cpp", RUNTIME),),
+    units=(single(CSRC / "opsmith" / "compiled_for.cpp", CALLS),),
 )
 
 

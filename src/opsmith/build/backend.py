@@ -28,7 +28,7 @@ from opsmith.build.shared_library import LeanSources, Relocatable, SharedLibrary
 from opsmith.build.stored import seal_of
 from opsmith.build.toolchain import Compiler, TorchInstallation, find_compiler, find_torch
 from opsmith.build.undefined import WantedFunction, located_undefined
-from opsmith.build.units import KERNELS, RUNTIME, Unit, own_units, runtime_units, together
+from opsmith.build.units import CALLS, KERNELS, Unit, own_units, runtime_units, together
 from opsmith.description import (
     Backend,
     Kernel,
@@ -304,7 +304,7 @@ def library_of(
             *(unit for library in own for unit in own_units(library.sources, _flags(library))),
             *(unit for source in metas for unit in _meta_units(source, lean)),
             *runtime_units(sorted((CSRC / "opsmith").rglob("*.cpp"))),
-            *together("bridge", bridge, RUNTIME),
+            *together("bridge", bridge, CALLS),
             *(
                 replace(unit, flags=(*unit.flags, *_flags(library)))
                 for library in ours

@@ -21,7 +21,7 @@ from opsmith.build.progress import OnProgress
 from opsmith.build.registered import RegisteredKernel, registered_kernels
 from opsmith.build.shared_library import LeanSources, SharedLibrary
 from opsmith.build.toolchain import Compiler, find_compiler, find_torch
-from opsmith.build.units import RUNTIME, together
+from opsmith.build.units import CALLS, together
 from opsmith.emit.cpu import CpuOperator, emit_cpu_operators
 from opsmith.emit.lean import lean_declaration
 from opsmith.errors import ExecutorchMissing, FileMissing, Location
@@ -106,7 +106,7 @@ class _Build:
             self.installed_torch,
             ("-DOPSMITH_FOR_CPU", *self.compiler.openmp_flags),
             (self.runtime, self.kernels),
-            units=together("operators", (self._generated(found), *BRIDGE), RUNTIME),
+            units=together("operators", (self._generated(found), *BRIDGE), CALLS),
             own_link_flags=own_link_flags(),
         )
         try:

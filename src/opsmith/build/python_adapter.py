@@ -15,7 +15,7 @@ from opsmith.build.generated import write_generated
 from opsmith.build.progress import OnProgress
 from opsmith.build.shared_library import SharedLibrary
 from opsmith.build.toolchain import find_compiler, find_python, find_torch
-from opsmith.build.units import RUNTIME, generated_units, together
+from opsmith.build.units import CALLS, generated_units, together
 from opsmith.description.built import BuiltBackend
 from opsmith.emit import emit_structured_metas
 from opsmith.schema import read_catalogue
@@ -52,7 +52,7 @@ def adapter_of(library: Path, cache: Path) -> SharedLibrary:
         sources=(),
         units=(
             *generated_units([_structured_metas(cache)]),
-            *together("python", sorted((CSRC / "python").rglob("*.cpp")), RUNTIME),
+            *together("python", sorted((CSRC / "python").rglob("*.cpp")), CALLS),
         ),
         include_dirs=INCLUDE_DIRS,
         torch=find_torch(),

@@ -14,7 +14,7 @@ from opsmith.build.csrc import CSRC
 from opsmith.build.progress import OnProgress
 from opsmith.build.shared_library import SharedLibrary
 from opsmith.build.toolchain import find_compiler, find_torch
-from opsmith.build.units import RUNTIME, together
+from opsmith.build.units import CALLS, together
 
 
 def build_tracer(*, progress: OnProgress | None = None) -> Path:
@@ -26,7 +26,7 @@ def build_tracer(*, progress: OnProgress | None = None) -> Path:
     library = SharedLibrary(
         name="opsmith_trace",
         sources=(),
-        units=together("trace", sorted((CSRC / "trace").rglob("*.cpp")), RUNTIME),
+        units=together("trace", sorted((CSRC / "trace").rglob("*.cpp")), CALLS),
         include_dirs=(CSRC,),
         torch=find_torch(),
     )

@@ -33,9 +33,9 @@ class Level:
         return self.quick if is_quick_build() else self.usual
 
 
-RUNTIME = Level(FASTEST, "-O0")
-# Generated code checks arguments and calls kernels: more than this buys nothing that can be measured.
-GENERATED = Level("-O1", "-O0")
+# The runtime and generated code check arguments and call kernels: more than this takes 1 % from the
+# instructions of a call, and twice the time to compile.  At one level they share precompiled headers.
+CALLS = Level("-O1", "-O0")
 # Half the time of compilers, and loops that are twice as slow.
 KERNELS = Level(FASTEST, "-O1")
 # What is not inlined here would be common to all instruction sets, and the linker keeps one of them.
@@ -111,8 +111,8 @@ def runtime_units(sources: Sequence[Path]) -> tuple[Unit, ...]:
     isolated = [source for source in sources if source.stem in _ISOLATED]
     rest = [source for source in sources if source not in isolated]
     return (
-        *(unit for source in isolated for unit in together(source.stem, [source], GENERATED)),
-        *together("runtime", rest, RUNTIME, 2),
+        *(unit for source in isolated for unit in together(source.stem, [source], CALLS)),
+        *together("runtime", rest, CALLS, 2),
     )
 
 
@@ -123,14 +123,14 @@ def generated_units(sources: Sequence[Path]) -> tuple[Unit, ...]:
     size = sum(source.stat().st_size for source in rest)
     count = max(1, round(size / _BYTES_PER_GENERATED_UNIT))
     return (
-        *together("generated", rest, GENERATED, count),
-        *(unit for source in isolated for unit in together(source.stem, [source], GENERATED)),
+        *together("generated", rest, CALLS, count),
+        *(unit for source in isolated for unit in together(source.stem, [source], CALLS)),
     )
 
 
 def generated_unit(source: Path) -> Unit:
     """The unit of a generated source by itself, whose name is that of all backends."""
-    return Unit("generated.cpp", (source,), str(GENERATED), _FEWER_HEADERS)
+    return Unit("generated.cpp", (source,), str(CALLS), _FEWER_HEADERS)
 
 
 def own_units(sources: Iterable[Path], flags: Sequence[str] = ()) -> tuple[Unit, ...]:
