@@ -27,7 +27,7 @@ from torch.nn import functional
 
 import opsmith
 from opsmith.observe.benchmarks.measurements import Measurement, measured, report
-from opsmith.runtime.calls import record_calls
+from opsmith.runtime.records.calls import record_calls
 
 ROUNDS = 9
 ROUND_SECONDS = 0.05

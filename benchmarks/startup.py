@@ -57,7 +57,7 @@ _TRAINING_ON_CPU = f"""{_WITHOUT_OPSMITH}
 import sys
 from types import SimpleNamespace
 sys.modules["opsmith.plan"] = SimpleNamespace(Plan=None, Route=None)
-sys.modules["opsmith.runtime.calls"] = SimpleNamespace(record_calls=None)
+sys.modules["opsmith.runtime.records.calls"] = SimpleNamespace(record_calls=None)
 from opsmith.cli.demonstration.process_age import process_age
 from opsmith.cli.demonstration.training import _Trainer, digits
 trainer = _Trainer("cpu", *digits())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opsmith.runtime.fallbacks import Fallbacks
+from opsmith.runtime.records.fallbacks import Fallbacks
 
 
 def fell_back(counted: Fallbacks) -> set[str]:

@@ -12,10 +12,10 @@ from opsmith.base.on_demand import on_demand
 from opsmith.errors import OpsmithError, Unsupported
 
 if TYPE_CHECKING:
-    from opsmith.runtime.fallback_policy import fallback
-    from opsmith.runtime.fallbacks import count_fallbacks, fallbacks
     from opsmith.runtime.load import load
-    from opsmith.runtime.trace.recording import trace
+    from opsmith.runtime.records.fallback_policy import fallback
+    from opsmith.runtime.records.fallbacks import count_fallbacks, fallbacks
+    from opsmith.runtime.records.trace.recording import trace
     from opsmith.runtime.vendor_autoload import autoload
 
 __all__ = [
@@ -33,10 +33,10 @@ __all__ = [
 __getattr__ = on_demand(
     __name__,
     {
-        "runtime.fallback_policy": "fallback",
-        "runtime.fallbacks": "count_fallbacks fallbacks",
+        "runtime.records.fallback_policy": "fallback",
+        "runtime.records.fallbacks": "count_fallbacks fallbacks",
         "runtime.load": "load",
-        "runtime.trace.recording": "trace",
+        "runtime.records.trace.recording": "trace",
         "runtime.vendor_autoload": "autoload",
     },
 )

@@ -26,7 +26,7 @@ IN_ITS_OWN = "<!-- in an environment of its own -->"
 """On a page that installs packages; its programs run in processes of their own."""
 
 NIGHTLY = frozenset(
-    """autograd compile compilers composites conformance custom-operators device driver fallback how-it-works
+    """autograd compile compilers composites conformance custom-operators device driver fallback tour
     importing lean libraries math-library packaging programs python python-drivers random-numbers stubs
     tracing wrong-values""".split()
 )

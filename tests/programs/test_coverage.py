@@ -30,7 +30,7 @@ from opsmith.observe.programs.coverage import (
 from opsmith.observe.programs.module import ModuleProgram, made_by_factory, read_exported
 from opsmith.plan import Route, resolve
 from opsmith.runtime import LoadedBackend
-from opsmith.runtime.calls import Calls, record_calls
+from opsmith.runtime.records.calls import Calls, record_calls
 from opsmith.schema import Catalogue
 from refusal import refusal
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import opsmith
-from opsmith.runtime.calls import Call, Calls, merged, record_calls
+from opsmith.runtime.records.calls import Call, Calls, merged, record_calls
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -660,7 +660,7 @@ def test_a_driver_without_events_and_pinned_memory(sim: LoadedBackend, shim: Pat
         os.environ["SHIM"] = "all events, all pinned"
         torch.ops.load_library(library)
         torch.ops.opsmith.load_driver({str(shim)!r}, True)
-        from opsmith.runtime.device_module import register_device_module
+        from opsmith.runtime.module.device_module import register_device_module
         torch.utils.rename_privateuse1_backend("chip")
         register_device_module("chip", {str(shim)!r}, True)
         first, second = torch.Stream(device="chip"), torch.Stream(device="chip")

@@ -24,7 +24,7 @@ from host_window import HAS_HOST_WINDOW
 from opsmith.errors import BudgetInvalid, FileMissing, LoadError, OperatorUnknown
 from opsmith.observe.programs.fallbacks import added, first_kernel, read_gate
 from opsmith.runtime import LoadedBackend
-from opsmith.runtime.fallbacks import FallbackCount, Fallbacks, ranked
+from opsmith.runtime.records.fallbacks import FallbackCount, Fallbacks, ranked
 from opsmith.schema import Catalogue
 from refusal import refusal
 

@@ -12,7 +12,7 @@ from torch.profiler import profile
 
 import opsmith
 from opsmith.errors import PolicyInvalid
-from opsmith.runtime.calls import record_calls
+from opsmith.runtime.records.calls import record_calls
 
 pytestmark = pytest.mark.isolated(OPSMITH_HOST_WINDOW=("off",))
 

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.needs("Python.h")
 
 if TYPE_CHECKING:
     from opsmith.runtime import LoadedBackend
-    from opsmith.runtime.python_operators import PythonOperator
+    from opsmith.runtime.python.python_operators import PythonOperator
 
 HERE = Path(__file__)
 # opsmith's device is none of those that opcheck's own test of the registration knows.

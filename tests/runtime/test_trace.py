@@ -19,9 +19,15 @@ from command import run_opsmith
 from opsmith.errors import FilterInvalid, OperatorUnknown, TraceRejected
 from opsmith.observe.programs.trace import check_filter
 from opsmith.runtime import LoadedBackend
-from opsmith.runtime.trace.recording import Trace
-from opsmith.runtime.trace.short import short
-from opsmith.runtime.trace.traced_calls import How, TracedCall, TracedThread, TraceFilter, totals
+from opsmith.runtime.records.trace.recording import Trace
+from opsmith.runtime.records.trace.short import short
+from opsmith.runtime.records.trace.traced_calls import (
+    How,
+    TracedCall,
+    TracedThread,
+    TraceFilter,
+    totals,
+)
 from opsmith.schema import Catalogue, torch_version
 
 _TIME = re.compile(r" [\d.]+ (µs|ms|s)(?=( raised)?$)", re.MULTILINE)

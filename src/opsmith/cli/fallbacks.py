@@ -16,7 +16,7 @@ from opsmith.observe.explain.advice import Advice
 from opsmith.observe.programs.fallbacks import first_kernel, read_gate, run_program
 from opsmith.observe.programs.process import Program, no_backend_loaded
 from opsmith.plan import plan_backend
-from opsmith.runtime.fallbacks import FallbackCount, Fallbacks
+from opsmith.runtime.records.fallbacks import FallbackCount, Fallbacks
 from opsmith.schema import read_catalogue
 
 _SHOWN_CALLERS = 3

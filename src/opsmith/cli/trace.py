@@ -18,10 +18,10 @@ from opsmith.cli.options import Arguments, LoadedBackend, ProgramName
 from opsmith.errors import OpsmithError
 from opsmith.observe.programs.process import Program
 from opsmith.observe.programs.trace import ProgramTrace, check_filter, check_met, trace_program
-from opsmith.runtime.trace.recording import LIMIT, Request
-from opsmith.runtime.trace.short import short, touches_device
-from opsmith.runtime.trace.shown import perfetto, rows, table, text
-from opsmith.runtime.trace.traced_calls import TraceFilter, totals
+from opsmith.runtime.records.trace.recording import LIMIT, Request
+from opsmith.runtime.records.trace.short import short, touches_device
+from opsmith.runtime.records.trace.shown import perfetto, rows, table, text
+from opsmith.runtime.records.trace.traced_calls import TraceFilter, totals
 from opsmith.schema import read_catalogue
 
 

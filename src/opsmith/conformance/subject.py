@@ -30,7 +30,7 @@ from opsmith.conformance.comparison import (
 from opsmith.conformance.database import dtype_name, samples_of, tolerances
 from opsmith.description import SCALAR_TYPE_OF, Kernel
 from opsmith.plan import Entry, Plan, Route
-from opsmith.runtime.calls import record_calls
+from opsmith.runtime.records.calls import record_calls
 from opsmith.schema.torch_names import default_tolerances
 
 UNDEFINED_VALUES = ("empty", "empty_*", "new_empty*")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 
-from opsmith.runtime import trace
+from opsmith.runtime.records import trace
 
 VARIABLE = "OPSMITH_AUTOLOAD"
 TORCH_VARIABLE = "TORCH_DEVICE_BACKEND_AUTOLOAD"
@@ -28,6 +28,6 @@ def autoload() -> None:
         if description_in_hand() != find_backend(name):  # the program's own call goes on otherwise
             opsmith.load(name)
     if os.environ.get(trace.VARIABLE):
-        from opsmith.runtime.trace import recording
+        from opsmith.runtime.records.trace import recording
 
         recording.start()

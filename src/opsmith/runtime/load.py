@@ -20,7 +20,6 @@ from opsmith.base.trusted_files import check_named_libraries, check_trusted
 from opsmith.description import Rng, find_backend
 from opsmith.description.built import BuiltBackend, check_torch, fitting_backend, unchanged_backend
 from opsmith.errors import DriverInvalid, LoadError
-from opsmith.runtime import calls, fallback_policy, fallbacks, trace
 from opsmith.runtime.compile import compiled_graphs
 from opsmith.runtime.defining_modules import import_defining_modules
 from opsmith.runtime.integrations import are_wanted, follow_imports
@@ -30,6 +29,7 @@ from opsmith.runtime.loaded import (
     loaded_if_any,
     set_loaded_backend,
 )
+from opsmith.runtime.records import calls, fallback_policy, fallbacks, trace
 from opsmith.runtime.slot import check_slot, taken_by
 from opsmith.runtime.torch_import import explained_torch_import
 from opsmith.runtime.triton.device import TritonDevice, set_triton_device
@@ -91,7 +91,7 @@ def load_found(
     if integrations_wanted:
         follow_imports(built.name)
     if os.environ.get(trace.VARIABLE):
-        from opsmith.runtime.trace import recording
+        from opsmith.runtime.records.trace import recording
 
         recording.note_backend()
     return loaded
@@ -181,24 +181,24 @@ def _set_up_device(built: BuiltBackend) -> None:
         rename_privateuse1_backend,
     )
 
-    from opsmith.runtime.checked_operators import check_registrations
     from opsmith.runtime.compile import serve_compilers
-    from opsmith.runtime.compressed_gradients import accept_bfloat16_hooks
-    from opsmith.runtime.data_parallel import serve_data_parallel
-    from opsmith.runtime.device_module import register_device_module
-    from opsmith.runtime.distributed import serve_collectives
-    from opsmith.runtime.dlpack import exchange_with_dlpack
-    from opsmith.runtime.fake_attention import shape_fake_attention
-    from opsmith.runtime.fake_convolutions import lay_out_fake_convolutions
-    from opsmith.runtime.fake_results import shape_fakes_as_on_cpu
-    from opsmith.runtime.profiled_names import name_times
-    from opsmith.runtime.restored_places import restore_to_an_index
-    from opsmith.runtime.sharded_attention import split_attention
-    from opsmith.runtime.sharing import share_between_processes
-    from opsmith.runtime.sharing_refused import refuse_to_share
-    from opsmith.runtime.storages import complete_storages
-    from opsmith.runtime.symmetric_memory import refuse_symmetric_memory
-    from opsmith.runtime.tensor_types import accept_as_default_tensor_type
+    from opsmith.runtime.module.device_module import register_device_module
+    from opsmith.runtime.module.tensor_types import accept_as_default_tensor_type
+    from opsmith.runtime.patches.checked_operators import check_registrations
+    from opsmith.runtime.patches.compressed_gradients import accept_bfloat16_hooks
+    from opsmith.runtime.patches.data_parallel import serve_data_parallel
+    from opsmith.runtime.patches.distributed import serve_collectives
+    from opsmith.runtime.patches.dlpack import exchange_with_dlpack
+    from opsmith.runtime.patches.fake_attention import shape_fake_attention
+    from opsmith.runtime.patches.fake_convolutions import lay_out_fake_convolutions
+    from opsmith.runtime.patches.fake_results import shape_fakes_as_on_cpu
+    from opsmith.runtime.patches.profiled_names import name_times
+    from opsmith.runtime.patches.restored_places import restore_to_an_index
+    from opsmith.runtime.patches.sharded_attention import split_attention
+    from opsmith.runtime.patches.sharing import share_between_processes
+    from opsmith.runtime.patches.sharing_refused import refuse_to_share
+    from opsmith.runtime.patches.storages import complete_storages
+    from opsmith.runtime.patches.symmetric_memory import refuse_symmetric_memory
 
     can_share = torch.ops.opsmith.can_share_memory()
     steps: tuple[tuple[Feature, Callable[[str], object]], ...] = (

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from opsmith.description import Dtypes
     from opsmith.description.built import BuiltBackend
     from opsmith.plan import Entry, OpenedBackend, Plan
-    from opsmith.runtime.python_kernels import OnError, PythonKernel, PythonKernels
-    from opsmith.runtime.python_operators import PythonOperator
+    from opsmith.runtime.python.python_kernels import OnError, PythonKernel, PythonKernels
+    from opsmith.runtime.python.python_operators import PythonOperator
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -135,7 +135,7 @@ class LoadedBackend:
 
         Raises :class:`~opsmith.errors.SchemaInvalid` and what :meth:`kernel` raises.
         """
-        from opsmith.runtime.python_operators import declare
+        from opsmith.runtime.python.python_operators import declare
 
         def decorate(function: Callable[..., Any]) -> PythonOperator:
             return declare(self._python_kernels, schema, function, same_as, fake, autograd, inplace)
@@ -154,7 +154,7 @@ class LoadedBackend:
 
     @functools.cached_property
     def _python_kernels(self) -> PythonKernels:
-        from opsmith.runtime.python_kernels import PythonKernels
+        from opsmith.runtime.python.python_kernels import PythonKernels
 
         return PythonKernels(self.description, self.built, self.progress, _tell_observers)
 

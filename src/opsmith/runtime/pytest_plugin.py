@@ -32,7 +32,7 @@ def no_fallback(request: pytest.FixtureRequest) -> Iterator[None]:
     A backend may be loaded before or in the test.  The ini option ``opsmith_allowed_fallbacks`` and a
     block ``with opsmith.fallback("cpu", only=["topk"])`` make exceptions.
     """
-    from opsmith.runtime.fallback_policy import fallback
+    from opsmith.runtime.records.fallback_policy import fallback
 
     allowed = request.config.getini(ALLOWED)
     before = _denied()
@@ -68,7 +68,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 def _denied() -> dict[str, int]:
     """The calls that were denied the fallback so far, by operator."""
     from opsmith.errors import LoadError
-    from opsmith.runtime.fallbacks import fallbacks
+    from opsmith.runtime.records.fallbacks import fallbacks
 
     try:
         return {count.operator: count.denied for count in fallbacks().counts}

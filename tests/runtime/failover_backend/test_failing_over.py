@@ -9,7 +9,7 @@ import torch
 
 import opsmith
 from fell_back import fell_back
-from opsmith.runtime.fallbacks import FallbackCount
+from opsmith.runtime.records.fallbacks import FallbackCount
 
 pytestmark = pytest.mark.isolated(OPSMITH_HOST_WINDOW=("on", "off"), nightly=("off",))
 LOADED = opsmith.load(str(Path(__file__).with_name("backend.yaml")))
@@ -17,7 +17,7 @@ SMALL = torch.tensor([2.0, 3.0])
 LARGE = torch.arange(6.0).reshape(2, 3)
 
 
-def counted(block: opsmith.runtime.fallbacks.CountedBlock, operator: str) -> FallbackCount:
+def counted(block: opsmith.runtime.records.fallbacks.CountedBlock, operator: str) -> FallbackCount:
     return block.fallbacks[operator]
 
 

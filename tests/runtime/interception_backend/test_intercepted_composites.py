@@ -24,7 +24,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 import opsmith
 from opsmith.plan import Route
-from opsmith.runtime.calls import record_calls
+from opsmith.runtime.records.calls import record_calls
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "tools" / "find_parts"))
 from samples import calls_by_hand, databases

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 import opsmith
-from opsmith.runtime.calls import record_calls
+from opsmith.runtime.records.calls import record_calls
 from sim_driver import SimDriver
 
 pytestmark = pytest.mark.isolated(OPSMITH_TEST_BACKEND=("windowed", "copying"))

@@ -23,7 +23,7 @@ from torch import Tensor, nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402, N812
 
 from opsmith.cli.demonstration.training import digits, network  # noqa: E402
-from opsmith.runtime.fallbacks import fallbacks  # noqa: E402
+from opsmith.runtime.records.fallbacks import fallbacks  # noqa: E402
 
 torch.manual_seed(0)
 X = torch.randn(6, 10)

@@ -21,8 +21,8 @@ import opsmith
 from opsmith.description import TvmFunction
 from opsmith.errors import KernelRejected
 from opsmith.plan import Entry, Place
-from opsmith.runtime.described_functions import function_of_kernel
-from opsmith.runtime.streams import native_handle
+from opsmith.runtime.module.streams import native_handle
+from opsmith.runtime.python.described_functions import function_of_kernel
 
 needs.require("tvm-ffi")
 import tvm_ffi  # noqa: E402

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from opsmith.cli.demonstration.process_age import process_age
 from opsmith.errors import OpsmithError
 from opsmith.plan import Plan, Route
-from opsmith.runtime.calls import record_calls
+from opsmith.runtime.records.calls import record_calls
 
 BATCH = 64
 _TRAINED = 1437  # the first 80 %; the rest is held out

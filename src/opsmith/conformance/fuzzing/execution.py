@@ -25,7 +25,7 @@ from opsmith.conformance.fuzzing.program import (
     refs_in,
     replaced,
 )
-from opsmith.runtime.overloads import overload_of
+from opsmith.runtime.python.overloads import overload_of
 
 
 @dataclass

@@ -1,4 +1,4 @@
-// The extension module through which runtime/python_kernels.py registers Python functions with the
+// The extension module through which runtime/python/python_kernels.py registers Python functions with the
 // dispatcher. It offers what boxed_derivation.h has, in Python's words, and decides nothing.
 #include <opsmith/generated/boxed_derivation.h>
 #include <opsmith/generated/structured_metas.h>

@@ -1,5 +1,5 @@
 // The format of a trace: the records that each thread writes, and the lines that give their numbers names.
-// runtime/trace/files.py reads both; the layout is versioned by kMagic.
+// runtime/records/trace/files.py reads both; the layout is versioned by kMagic.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Starts and ends traces. The functions at the end are called by runtime/trace/recording.py through ctypes:
-// an operator of ours would be part of the trace.
+// Starts and ends traces. The functions at the end are called by runtime/records/trace/recording.py through
+// ctypes: an operator of ours would be part of the trace.
 #include "interposer.h"
 #include "log.h"
 #include "session.h"

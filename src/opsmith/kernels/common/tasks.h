@@ -9,16 +9,16 @@
 
 namespace opsmith {
 
-// Tasks that the threads share, `worth_a_thread` of which are worth one, with memory of `elements` that no
+// Tasks that the threads share, `grain_size` of which are worth one, with memory of `elements` that no
 // other thread has.
 template <class T>
 class Tasks {
  public:
-  Tasks(KernelRuntimeContext& context, int64_t tasks, int64_t worth_a_thread, int64_t elements)
+  Tasks(KernelRuntimeContext& context, int64_t tasks, int64_t grain_size, int64_t elements)
       : tasks_(tasks),
         at_once_(std::max<int64_t>(1, ceil_divided(tasks, kMostParts))),
         parts_(ceil_divided(tasks, at_once_)),
-        parts_of_thread_(ceil_divided(worth_a_thread, at_once_)),
+        parts_of_thread_(ceil_divided(grain_size, at_once_)),
         elements_(ceil_divided(elements, kLine) * kLine),
         memory_(temporary<T>(context, Checked(parts_) * elements_)) {}
 
@@ -47,9 +47,9 @@ class Tasks {
 };
 
 template <class T, class Body>
-bool run_tasks(KernelRuntimeContext& context, int64_t tasks, int64_t worth_a_thread, int64_t elements,
+bool run_tasks(KernelRuntimeContext& context, int64_t tasks, int64_t grain_size, int64_t elements,
                const Body& body) {
-  const Tasks<T> all(context, tasks, worth_a_thread, elements);
+  const Tasks<T> all(context, tasks, grain_size, elements);
   if (all.has_memory()) {
     all.run(body);
   }

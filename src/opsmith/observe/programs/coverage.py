@@ -16,7 +16,7 @@ from opsmith.observe.explain.advice import Advice, HostCalls, kernels_to_write
 from opsmith.observe.programs.process import Program
 from opsmith.plan import Entry, Place, Plan, Route, decompositions
 from opsmith.plan.kept_plans import decoded_entries
-from opsmith.runtime.calls import REPORT_VARIABLE, Call, Calls, CallsReport, merged
+from opsmith.runtime.records.calls import REPORT_VARIABLE, Call, Calls, CallsReport, merged
 from opsmith.schema import Catalogue
 
 # ---- of a backend

@@ -16,7 +16,7 @@ from opsmith.errors import BudgetInvalid, FileMissing, Location, OperatorUnknown
 from opsmith.observe.explain.advice import Advice, HostCalls, kernels_to_write
 from opsmith.observe.programs.process import Program
 from opsmith.plan import Plan
-from opsmith.runtime.fallbacks import (
+from opsmith.runtime.records.fallbacks import (
     CALLERS_VARIABLE,
     REPORT_VARIABLE,
     FallbackCount,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from zipfile import is_zipfile
 
 from opsmith.errors import FileMissing, ProgramInvalid, nearest
-from opsmith.runtime.calls import Calls, record_calls
+from opsmith.runtime.records.calls import Calls, record_calls
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -19,10 +19,10 @@ from opsmith.build.tracer import build_tracer
 from opsmith.errors import FilterInvalid, LoadError, OperatorUnknown, nearest
 from opsmith.observe.programs.process import Program
 from opsmith.plan import Route, plan_backend
-from opsmith.runtime import trace
-from opsmith.runtime.trace.files import read_threads
-from opsmith.runtime.trace.recording import REQUEST, ProcessFacts, Request, check_modules
-from opsmith.runtime.trace.traced_calls import TracedThread, TraceFilter, names, routed
+from opsmith.runtime.records import trace
+from opsmith.runtime.records.trace.files import read_threads
+from opsmith.runtime.records.trace.recording import REQUEST, ProcessFacts, Request, check_modules
+from opsmith.runtime.records.trace.traced_calls import TracedThread, TraceFilter, names, routed
 from opsmith.schema import Catalogue
 
 

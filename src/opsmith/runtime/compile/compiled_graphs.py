@@ -14,9 +14,9 @@ from pathlib import Path
 
 import msgspec
 
-from opsmith.runtime.exit_files import write_at_exit
 from opsmith.runtime.integrations.imported import when_imported
 from opsmith.runtime.loaded import loaded_backend
+from opsmith.runtime.records.exit_files import write_at_exit
 from opsmith.schema.torch_names import Feature, module_of, set_up
 
 REPORT_VARIABLE = "OPSMITH_COMPILE_REPORT"

@@ -9,7 +9,7 @@ import torch
 
 from opsmith import runtime
 from opsmith.runtime.loaded import loaded_backend
-from opsmith.runtime.streams import current_handle
+from opsmith.runtime.module.streams import current_handle
 from opsmith.schema.torch_names import (
     DeviceInterface,
     _accelerator_exchangeDevice,
@@ -47,7 +47,7 @@ def exchanged_device(device: int) -> int:
 
 def trace_device_contexts(_device: str) -> None:
     """Has Dynamo keep ``torch.<name>.device(…)`` and ``device_of(…)`` in graphs."""
-    from opsmith.runtime.device_module import CurrentDevice
+    from opsmith.runtime.module.device_module import CurrentDevice
     from opsmith.schema.torch_names import (
         GenericDeviceVariable,
         register_device_context_manager,

@@ -19,7 +19,7 @@ from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 
 from opsmith.errors import KernelRejected
-from opsmith.runtime.streams import current_handle
+from opsmith.runtime.module.streams import current_handle
 from opsmith.runtime.triton.binaries import Launcher, load_binary
 from opsmith.runtime.triton.device import backend_of_the_device, triton_device
 

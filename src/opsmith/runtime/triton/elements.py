@@ -18,7 +18,7 @@ from torch import Tensor
 
 from opsmith.description import Kernel, parameters_of
 from opsmith.errors import KernelRejected
-from opsmith.runtime.kernel_modules import refusal
+from opsmith.runtime.python.kernel_modules import refusal
 from opsmith.runtime.triton.interpreter import ONLY_MOVES_BFLOAT16
 
 _BLOCK = 1024

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from opsmith.description import Kernel, parameters_of
-from opsmith.runtime.overloads import overload_of
+from opsmith.runtime.python.overloads import overload_of
 from opsmith.runtime.triton.device import triton_device
 from opsmith.runtime.triton.interpreter import with_first_configuration
 from opsmith.runtime.triton.libdevice import libdevice

@@ -11,7 +11,7 @@ from opsmith.description import FLAG_GEMS, Execution, Kernel, TritonForm, check_
 from opsmith.driver.named import imported
 from opsmith.errors import KernelRejected
 from opsmith.plan import Entry
-from opsmith.runtime.kernel_modules import absent, module_of, needed, refusal
+from opsmith.runtime.python.kernel_modules import absent, module_of, needed, refusal
 from opsmith.runtime.triton.device import backend_of_the_device
 from opsmith.runtime.triton.flag_gems import import_flag_gems, with_its_defaults
 from opsmith.runtime.triton.interpreter import interpret_on_devices

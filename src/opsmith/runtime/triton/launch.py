@@ -8,7 +8,7 @@ from typing import Any
 from opsmith.description import function_of, parameters_of
 from opsmith.errors import KernelRejected
 from opsmith.plan import Entry
-from opsmith.runtime.memory_operands import Contiguous, place_operands
+from opsmith.runtime.python.memory_operands import Contiguous, place_operands
 
 
 class FunctionLauncher:

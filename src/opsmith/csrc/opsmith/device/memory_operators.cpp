@@ -142,7 +142,7 @@ int64_t number(caching::Stream stream) {
   return static_cast<int64_t>(reinterpret_cast<uintptr_t>(stream));
 }
 
-// Rows of numbers and of texts, as runtime/memory.py puts them together.
+// Rows of numbers and of texts, as runtime/module/memory.py puts them together.
 using SnapshotRows =
     std::tuple<std::vector<std::vector<int64_t>>, std::vector<std::vector<int64_t>>, std::vector<std::string>,
                std::vector<std::vector<int64_t>>, std::vector<std::vector<int64_t>>, std::vector<std::string>,

@@ -3,7 +3,7 @@
 // A call goes by the vendor's library where there is one and it can (vendor_collectives.h), else by a backend
 // for the CPU's tensors, gloo.
 //
-// Python makes the backend (runtime/distributed.py), since gloo's constructor is PyTorch's to call.
+// Python makes the backend (runtime/patches/distributed.py), since gloo's constructor is PyTorch's to call.
 #include <ATen/ATen.h>
 #include <ATen/record_function.h>
 #include <c10/util/Exception.h>

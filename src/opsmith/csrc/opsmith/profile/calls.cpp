@@ -2,8 +2,8 @@
 // global RecordFunction callback, which costs nothing once it is removed.
 //
 // torch.ops.opsmith.record_calls(True) starts anew, record_calls(False) stops, recorded_calls() returns what
-// runtime/calls.py reads: a tree by thread, in which a node is an operator, or a node of the autograd graph,
-// called where its parent was running, with the calls and the time of all of them.
+// runtime/records/calls.py reads: a tree by thread, in which a node is an operator, or a node of the autograd
+// graph, called where its parent was running, with the calls and the time of all of them.
 #include <opsmith/device/launch.h>
 #include <opsmith/fallback/fallback_counts.h>
 #include <opsmith/fallback/owned_counter.h>

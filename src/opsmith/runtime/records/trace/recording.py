@@ -24,13 +24,13 @@ import msgspec
 from opsmith.base.output_files import write_output
 from opsmith.base.trusted_files import open_library
 from opsmith.errors import FilterInvalid, LoadError, TraceRejected, nearest
-from opsmith.runtime.exit_files import write_of_process
 from opsmith.runtime.loaded import loaded_if_any, when_kernels_change
-from opsmith.runtime.trace import VARIABLE
-from opsmith.runtime.trace.files import read_threads
-from opsmith.runtime.trace.modules import WatchedModules
-from opsmith.runtime.trace.shown import perfetto, table, text
-from opsmith.runtime.trace.traced_calls import (
+from opsmith.runtime.records.exit_files import write_of_process
+from opsmith.runtime.records.trace import VARIABLE
+from opsmith.runtime.records.trace.files import read_threads
+from opsmith.runtime.records.trace.modules import WatchedModules
+from opsmith.runtime.records.trace.shown import perfetto, table, text
+from opsmith.runtime.records.trace.traced_calls import (
     Total,
     TracedCall,
     TracedThread,

@@ -1,7 +1,7 @@
 """``torch.<name>.MemPool``: memory of the caching allocator that serves nothing else, as ``torch.cuda``'s.
 
 The pools are those that graphs have (``csrc/opsmith/device/memory_pool.h``).
-:mod:`opsmith.runtime.memory` has the function that routes allocations to one.
+:mod:`opsmith.runtime.module.memory` has the function that routes allocations to one.
 """
 
 from __future__ import annotations

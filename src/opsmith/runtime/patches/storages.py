@@ -2,7 +2,7 @@
 
 PyTorch generates ``.<name>()`` and ``.is_<name>`` of storages, and serves the rest of their methods through
 tensors; ``byteswap`` alone takes the storage's address for one of the host's.
-:mod:`opsmith.runtime.device_module` shows the types, :mod:`opsmith.runtime.load` calls
+:mod:`opsmith.runtime.module.device_module` shows the types, :mod:`opsmith.runtime.load` calls
 :func:`complete_storages`.
 """
 

@@ -4,7 +4,8 @@ Some of PyTorch's Python rules for ``FakeTensor`` say what its kernels on the CP
 device what CUDA's do: saved statistics of another size, other strides.  An out-of-tree device returns what
 the CPU does: its fallback runs the CPU's kernels, the libraries that come with opsmith follow them, and
 ``opsmith conform`` asks it of a vendor's.  :mod:`opsmith.runtime.load` calls
-:func:`shape_fakes_as_on_cpu`; memory formats of convolutions are :mod:`opsmith.runtime.fake_convolutions`'s.
+:func:`shape_fakes_as_on_cpu`; memory formats of convolutions are
+:mod:`~opsmith.runtime.patches.fake_convolutions`'s.
 """
 
 from __future__ import annotations

@@ -27,10 +27,10 @@ from opsmith.description import (
 )
 from opsmith.errors import KernelRejected
 from opsmith.plan import Entry
-from opsmith.runtime.kernel_modules import absent, module_of, needed, refusal
-from opsmith.runtime.memory_operands import Contiguous, place_operands
-from opsmith.runtime.overloads import overload_of
-from opsmith.runtime.streams import current_handle
+from opsmith.runtime.module.streams import current_handle
+from opsmith.runtime.python.kernel_modules import absent, module_of, needed, refusal
+from opsmith.runtime.python.memory_operands import Contiguous, place_operands
+from opsmith.runtime.python.overloads import overload_of
 
 
 def call_of_kernel(entry: Entry, schema: str) -> Callable[..., None]:

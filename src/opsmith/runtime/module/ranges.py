@@ -11,8 +11,8 @@ from contextlib import contextmanager
 
 import torch
 
-from opsmith.runtime.memory import AnyDevice
-from opsmith.runtime.public_module import Submodule
+from opsmith.runtime.module.memory import AnyDevice
+from opsmith.runtime.module.public_module import Submodule
 
 
 class RangesModule(Submodule):

@@ -32,7 +32,7 @@ from opsmith.description.python_kernel import python_kernel
 from opsmith.errors import KernelDuplicate, LoadError, Unsupported
 from opsmith.plan import Entry, OpenedBackend, Place, Plan, Shape, resolve_group
 from opsmith.plan.conditions import ComputesIn, HasDtype, conditions
-from opsmith.runtime.described_functions import function_of_kernel
+from opsmith.runtime.python.described_functions import function_of_kernel
 from opsmith.schema import (
     Catalogue,
     Declaration,

@@ -2,7 +2,7 @@
 
 A graph is PyTorch's generic one, ``torch.accelerator.Graph``, under the customary name.  What records and
 replays it is ``csrc/opsmith/device/graph.cpp``, with the driver's entries for graphs.
-:mod:`opsmith.runtime.device_module` registers the functions.
+:mod:`opsmith.runtime.module.device_module` registers the functions.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any, Literal, TypeAlias
 
 import torch
 
-from opsmith.runtime.memory import AnyDevice
-from opsmith.runtime.public_module import Submodule
-from opsmith.runtime.streams import StreamContext
+from opsmith.runtime.module.memory import AnyDevice
+from opsmith.runtime.module.public_module import Submodule
+from opsmith.runtime.module.streams import StreamContext
 from opsmith.schema.torch_names import (
     Feature,
     TreeSpec,

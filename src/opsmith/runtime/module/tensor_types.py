@@ -2,7 +2,7 @@
 
 They are no classes of tensors but what ``torch.cuda.FloatTensor`` is: ``isinstance`` asks a tensor for its
 device and dtype, a call makes an ordinary tensor, and ``Tensor.type()`` takes them and gives their names.
-:mod:`opsmith.runtime.device_module` shows them; :mod:`opsmith.runtime.load` has
+:mod:`opsmith.runtime.module.device_module` shows them; :mod:`opsmith.runtime.load` has
 ``torch.set_default_tensor_type`` accept them.
 """
 
@@ -50,7 +50,7 @@ class TensorType(type):
             {
                 "__module__": f"torch.{device_type}",
                 "__qualname__": name,
-                "__doc__": f"Tensors of {dtype} on {device_type}; see opsmith.runtime.tensor_types.",
+                "__doc__": f"Tensors of {dtype} on {device_type}; see opsmith.runtime.module.tensor_types.",
                 "dtype": dtype,
                 "_device_type": device_type,
                 f"is_{device_type}": True,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from opsmith.plan import Route
-from opsmith.runtime.trace.traced_calls import (
+from opsmith.runtime.records.trace.traced_calls import (
     UNDEFINED,
     How,
     TracedCall,

@@ -15,7 +15,7 @@ from multiprocessing.reduction import ForkingPickler
 from typing import TYPE_CHECKING, Any
 
 from opsmith.errors import NotShareable
-from opsmith.runtime.sharing import shared_in
+from opsmith.runtime.patches.sharing import shared_in
 
 if TYPE_CHECKING:
     import torch

@@ -44,6 +44,6 @@ def _callable(entry: Entry, schema: str) -> Callable[..., Any]:
         from opsmith.runtime.triton.functions import callable_of_kernel
 
         return callable_of_kernel(entry, schema)
-    from opsmith.runtime.tvm_ffi_kernels import call_of_kernel
+    from opsmith.runtime.python.tvm_ffi_kernels import call_of_kernel
 
     return call_of_kernel(entry, schema)

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from opsmith.runtime.exit_files import write_at_exit
 from opsmith.runtime.loaded import loaded_backend
+from opsmith.runtime.records.exit_files import write_at_exit
 
 if TYPE_CHECKING:
     from opsmith.plan import Plan

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from opsmith.runtime.trace.shown import duration, header, line
-from opsmith.runtime.trace.traced_calls import TracedCall, TracedThread
+from opsmith.runtime.records.trace.shown import duration, header, line
+from opsmith.runtime.records.trace.traced_calls import TracedCall, TracedThread
 
 _LONGEST = 2000
 """Items that may repeat as a whole, such as a step of training."""

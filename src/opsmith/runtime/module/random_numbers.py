@@ -1,6 +1,6 @@
 """The random functions of ``torch.<name>`` and ``torch.<name>.random``: those of ``torch.cuda``.
 
-:mod:`opsmith.runtime.device_module` says what a device may be.
+:mod:`opsmith.runtime.module.device_module` says what a device may be.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import torch
 
-from opsmith.runtime.memory import AnyDevice
-from opsmith.runtime.public_module import Submodule
+from opsmith.runtime.module.memory import AnyDevice
+from opsmith.runtime.module.public_module import Submodule
 from opsmith.schema.torch_names import _accelerator_hooks_device_count
 
 

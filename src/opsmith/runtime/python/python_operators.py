@@ -2,7 +2,7 @@
 
 Defines them with ``torch.library``, like any custom operator of PyTorch: the schema, the fake
 implementation and the autograd formula are its.  Only the device's kernel and the variants derived from it
-come from :mod:`opsmith.runtime.python_kernels`.
+come from :mod:`opsmith.runtime.python.python_kernels`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import torch
 
 from opsmith.description import check_callable, location_of, parameters_of
 from opsmith.errors import KernelDuplicate, KernelRejected, Location, nearest
-from opsmith.runtime.overloads import overload_of
-from opsmith.runtime.python_kernels import PythonKernels
+from opsmith.runtime.python.overloads import overload_of
+from opsmith.runtime.python.python_kernels import PythonKernels
 from opsmith.schema import Operator, Variant, declarations_of, group_declared, torch_names
 
 

@@ -3,7 +3,7 @@
 As with CUDA: the receiver's tensor is the sender's memory, views of one storage share one, and the memory is
 kept until every receiver has given it up or has ended.  PyTorch's own reductions take tensors apart; what is
 here sends their storages, whose memory ``csrc/opsmith/sharing`` keeps and finds.  Where the driver cannot
-export memory, :mod:`opsmith.runtime.sharing_refused` refuses.  :mod:`opsmith.runtime.load` calls
+export memory, :mod:`opsmith.runtime.patches.sharing_refused` refuses.  :mod:`opsmith.runtime.load` calls
 :func:`share_between_processes`.
 """
 

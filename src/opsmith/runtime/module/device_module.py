@@ -1,10 +1,10 @@
 """The module that PyTorch shows as ``torch.<name>`` for a loaded device.
 
 PyTorch, and programs written for ``torch.cuda`` or ``torch.xpu``, look there for devices, streams
-(:mod:`opsmith.runtime.streams`), memory (:mod:`opsmith.runtime.memory`), random numbers and types of
-tensors.  Everything is ``torch.accelerator`` under the customary names; only what that does not offer asks
-the driver through ``torch.ops.opsmith``.  What is missing, :mod:`opsmith.runtime.names_left_out` explains.
-:mod:`opsmith.runtime.load` registers it.
+(:mod:`~opsmith.runtime.module.streams`), memory (:mod:`~opsmith.runtime.module.memory`), random numbers and
+types of tensors.  Everything is ``torch.accelerator`` under the customary names; only what that does not
+offer asks the driver through ``torch.ops.opsmith``.  What is missing,
+:mod:`~opsmith.runtime.module.names_left_out` explains.  :mod:`opsmith.runtime.load` registers it.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 import torch
 
 from opsmith.errors import NotOffered
-from opsmith.runtime.graphs import GraphFunctions, GraphsModule, graph_type
-from opsmith.runtime.host_array import HostWindow
-from opsmith.runtime.memory import AnyDevice, MemoryFunctions, MemoryModule
-from opsmith.runtime.mixed_precision import AmpModule
-from opsmith.runtime.public_module import PublicModule
-from opsmith.runtime.random_numbers import RandomFunctions, RandomModule
-from opsmith.runtime.ranges import RangesModule
-from opsmith.runtime.storages import storage_types
-from opsmith.runtime.streams import StreamFunctions, StreamsModule
-from opsmith.runtime.tensor_types import tensor_types
+from opsmith.runtime.module.graphs import GraphFunctions, GraphsModule, graph_type
+from opsmith.runtime.module.host_array import HostWindow
+from opsmith.runtime.module.memory import AnyDevice, MemoryFunctions, MemoryModule
+from opsmith.runtime.module.mixed_precision import AmpModule
+from opsmith.runtime.module.public_module import PublicModule
+from opsmith.runtime.module.random_numbers import RandomFunctions, RandomModule
+from opsmith.runtime.module.ranges import RangesModule
+from opsmith.runtime.module.streams import StreamFunctions, StreamsModule
+from opsmith.runtime.module.tensor_types import tensor_types
+from opsmith.runtime.patches.storages import storage_types
 from opsmith.schema import torch_names
 from opsmith.schema.torch_names import Feature, set_up
 

@@ -1,7 +1,8 @@
 """The memory functions of ``torch.<name>`` and ``torch.<name>.memory``: those of ``torch.cuda``.
 
 Statistics are ``torch.accelerator``'s; what that does not offer asks opsmith's allocator through
-``torch.ops.opsmith``.  Sizes are in bytes.  :mod:`opsmith.runtime.device_module` says what a device may be.
+``torch.ops.opsmith``.  Sizes are in bytes.  :mod:`~opsmith.runtime.module.device_module` says what a device
+may be.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from typing import Any, Literal, TypeAlias
 
 import torch
 
-from opsmith.runtime import memory_pools
-from opsmith.runtime.public_module import Submodule
+from opsmith.runtime.module import memory_pools
+from opsmith.runtime.module.public_module import Submodule
 from opsmith.schema.torch_names import _accelerator_hooks_device_count
 
 AnyDevice: TypeAlias = "torch.device | str | int | None"

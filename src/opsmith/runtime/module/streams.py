@@ -1,7 +1,7 @@
 """The stream functions of ``torch.<name>`` and ``torch.<name>.streams``: those of ``torch.cuda``.
 
 Streams and events are PyTorch's generic ones, ``torch.Stream`` and ``torch.Event``.
-:mod:`opsmith.runtime.device_module` says what a device may be.
+:mod:`opsmith.runtime.module.device_module` says what a device may be.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 
 from opsmith.errors import NotOffered
-from opsmith.runtime.memory import AnyDevice
-from opsmith.runtime.public_module import Submodule
+from opsmith.runtime.module.memory import AnyDevice
+from opsmith.runtime.module.public_module import Submodule
 
 # A device's streams have the ids below this one (kStreamsPerDevice in csrc/opsmith/device/stream.cpp).
 _STREAM_IDS = 65

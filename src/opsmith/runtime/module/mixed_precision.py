@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from opsmith.runtime.public_module import PublicModule
+from opsmith.runtime.module.public_module import PublicModule
 
 
 class AmpModule(PublicModule):

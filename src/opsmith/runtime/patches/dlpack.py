@@ -16,7 +16,7 @@ from torch.overrides import has_torch_function_unary
 from torch.utils import dlpack
 from torch.utils.dlpack import DLDeviceType
 
-from opsmith.runtime.streams import current_handle, default_stream, stream_of_handle
+from opsmith.runtime.module.streams import current_handle, default_stream, stream_of_handle
 
 _NO_WAIT = -1
 

@@ -7,7 +7,13 @@ from typing import Any
 
 import msgspec
 
-from opsmith.runtime.trace.traced_calls import How, Total, TracedCall, TracedThread, TraceFilter
+from opsmith.runtime.records.trace.traced_calls import (
+    How,
+    Total,
+    TracedCall,
+    TracedThread,
+    TraceFilter,
+)
 
 
 def text(threads: Sequence[TracedThread], chosen: TraceFilter) -> Iterator[str]:

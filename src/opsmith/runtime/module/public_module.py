@@ -1,7 +1,7 @@
 """A module that is an object: what its class offers appears in ``dir()`` and in ``__all__``.
 
 ``torch.<name>`` and its submodules are such modules, since their functions know the device.  What they do
-not have, :mod:`opsmith.runtime.names_left_out` explains.
+not have, :mod:`opsmith.runtime.module.names_left_out` explains.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import types
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from opsmith.runtime.names_left_out import missing_name
+from opsmith.runtime.module.names_left_out import missing_name
 
 
 class PublicModule(types.ModuleType):

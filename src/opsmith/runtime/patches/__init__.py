@@ -1,0 +1,1 @@
+"""What PyTorch lacks for devices outside its tree, or refuses them by name: docs/internals/patches.md."""

@@ -1,0 +1,1 @@
+"""Kernels and operators that are called through Python: functions, Triton kernels, functions of tvm-ffi."""
