@@ -9,7 +9,7 @@
 
 namespace opsmith {
 
-// Tasks that the threads share, `grain_size` of which are worth one, with memory of `elements` that no
+// Tasks that the threads share, `grain_size` of which are worth a thread, with memory of `elements` that no
 // other thread has.
 template <class T>
 class Tasks {

@@ -8,48 +8,51 @@ from typing import Any
 from torch import Tensor
 
 
-def place_operands(values: list[Any], out_index: int, *, is_pointwise: bool) -> None:
-    """Moves Tensors of other devices to that of ``out``, and expands pointwise operands to its shape.
+def place_operands(
+    values: list[Any],
+    outs: range,
+    *,
+    is_pointwise: bool,
+    strided: Container[int] = (),
+) -> list[tuple[Tensor, Tensor]]:
+    """Tensors that the kernel writes, with the contiguous copies that stand for them in ``values``.
 
-    ``values`` are the arguments of an out operator, those before ``out_index`` its operands.
+    ``values`` are the arguments of an out operator, and ``outs`` the indices of its outputs.  Operands on
+    other devices are moved to that of the first output, those of a pointwise operator expanded to its shape,
+    and what is not contiguous is copied, but for the indices ``strided``.  :func:`copy_back` ends the call.
     """
-    out = values[out_index]
-    if not isinstance(out, Tensor):
-        return
-    for index, value in enumerate(values[:out_index]):
-        if not isinstance(value, Tensor):
-            continue
-        if value.device != out.device:
-            values[index] = value = value.to(out.device)
-        if is_pointwise and value.shape != out.shape:
-            values[index] = value.expand(out.shape)
+    written: list[tuple[Tensor, Tensor]] = []
+    out = values[outs.start]
+    operands = 0
+    if isinstance(out, Tensor):
+        operands, device, shape = outs.start, out.device, out.shape
+    for index, value in enumerate(values):
+        if isinstance(value, Tensor):
+            if index < operands:
+                if value.device != device:
+                    values[index] = value = value.to(device)
+                if is_pointwise and value.shape != shape:
+                    values[index] = value = value.expand(shape)
+            if not value.is_contiguous() and index not in strided:
+                values[index] = _contiguous(value, written if index in outs else None)
+        elif _has_tensors(value) and index not in strided:
+            kept = written if index in outs else None
+            values[index] = [_contiguous(each, kept) for each in value]
+    return written
 
 
-class Contiguous:
-    """Contiguous copies of what is not contiguous among ``values``, arguments of a kernel, in their place.
+def copy_back(written: list[tuple[Tensor, Tensor]]) -> None:
+    """Copies what the kernel wrote to where it belongs."""
+    for tensor, copy in written:
+        tensor.copy_(copy)
 
-    ``outs`` are the indices of what the kernel writes; values with an index in ``but`` are left as they are.
-    """
 
-    def __init__(self, values: list[Any], outs: Container[int], but: Container[int] = ()) -> None:
-        self._written: list[tuple[Tensor, Tensor]] = []
-        for index, value in enumerate(values):
-            if index in but:
-                continue
-            if isinstance(value, Tensor):
-                values[index] = self._copied(value, index in outs)
-            elif isinstance(value, list) and value and isinstance(value[0], Tensor):
-                values[index] = [self._copied(each, index in outs) for each in value]
+def _has_tensors(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and isinstance(value[0], Tensor)
 
-    def _copied(self, tensor: Tensor, is_written: bool) -> Tensor:
-        if tensor.is_contiguous():
-            return tensor
-        copy = tensor.contiguous()
-        if is_written:
-            self._written.append((tensor, copy))
-        return copy
 
-    def copy_back(self) -> None:
-        """Copies what the kernel wrote to where it belongs."""
-        for tensor, copy in self._written:
-            tensor.copy_(copy)
+def _contiguous(tensor: Tensor, written: list[tuple[Tensor, Tensor]] | None) -> Tensor:
+    copy = tensor.contiguous()
+    if written is not None and copy is not tensor:
+        written.append((tensor, copy))
+    return copy

@@ -29,7 +29,7 @@ from opsmith.errors import KernelRejected
 from opsmith.plan import Entry
 from opsmith.runtime.module.streams import current_handle
 from opsmith.runtime.python.kernel_modules import absent, module_of, needed, refusal
-from opsmith.runtime.python.memory_operands import Contiguous, place_operands
+from opsmith.runtime.python.memory_operands import copy_back, place_operands
 from opsmith.runtime.python.overloads import overload_of
 
 
@@ -51,13 +51,12 @@ class _Call:
         assert described is not None
         self._kernel = kernel
         self._is_pointwise = is_pointwise
-        self._is_strided = kernel.dim_order is DimOrder.ANY
         self._function = _function(kernel, described)
         parameters = parameters_of(schema)
         names = parameters.names
         self._keywords = parameters.keywords
-        self._out = names.index(parameters.outs[0])
-        self._outs = range(self._out, len(names))
+        self._outs = range(names.index(parameters.outs[0]), len(names))
+        self._strided = range(len(names) if kernel.dim_order is DimOrder.ANY else 0)
         passed = described.arguments or names
         self._passed = [names.index(name) for name in passed]
         self._left_out = [
@@ -75,8 +74,9 @@ class _Call:
                     f"`{self._kernel.symbol}` is not given `{name}` of `{self._kernel.operator}`, and takes "
                     f"{default} for granted, not {values[index]}",
                 )
-        place_operands(values, self._out, is_pointwise=self._is_pointwise)
-        contiguous = None if self._is_strided else Contiguous(values, self._outs)
+        written = place_operands(
+            values, self._outs, is_pointwise=self._is_pointwise, strided=self._strided
+        )
         try:
             self._function(*[values[index] for index in self._passed])
         except Exception as error:
@@ -85,8 +85,7 @@ class _Call:
                 f"`{self._kernel.symbol}` failed in this call of `{self._kernel.operator}`: "
                 f"{type(error).__name__}: {error}",
             ) from error
-        if contiguous is not None:
-            contiguous.copy_back()
+        copy_back(written)
 
 
 # ---- the function

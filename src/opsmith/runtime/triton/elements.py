@@ -67,75 +67,73 @@ class ElementsLauncher:
                 remedy=f"write `def {launch.name}({', '.join(self._inputs)}):`, each being one element, or "
                 "a number",
             )
-        self._kernel_of = functools.cache(functools.partial(_kernel, function))
+        self._operands_of = functools.cache(self._operands)
+        self._kernel_of = functools.cache(
+            lambda operands, rank, is_wide: _kernel(function, _Form(operands, rank, is_wide))
+        )
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         out: Tensor = kwargs[self._keywords[-1]]
+        device, shape = out.device, out.shape
         values = [*args, *(kwargs[name] for name in self._keywords[:-1])]
-        tensors = [
-            each for each in values if isinstance(each, Tensor) and each.device == out.device
-        ]
-        shape = _broadcast(tensors) if tensors else out.shape
-        if out.shape != shape:
-            out.resize_(shape)
+        tensors: list[Tensor] = []
+        types: list[torch.dtype | type] = []
+        is_dense = out.is_contiguous()  # and so are all operands, which have its shape
+        for index, value in enumerate(values):
+            if isinstance(value, Tensor):
+                if value.device == device:
+                    tensors.append(value)
+                    types.append(value.dtype)
+                    is_dense = is_dense and value.shape == shape and value.is_contiguous()
+                    continue
+                values[index] = value = value.item()
+            types.append(type(value))
+        operands = self._operands_of(*types, out.dtype)
+        rank, layout = (0, ()) if is_dense else _layout(tensors, out)
         count = out.numel()
         if count == 0:
             return
-        exact = any(each.dtype is torch.float64 for each in tensors)
-        kinds = []
-        for index, value in enumerate(values):
-            if isinstance(value, Tensor):
-                if value.device == out.device:
-                    self._check(value)
-                    kinds.append("w" if value.dtype in _WIDENED else "t")
-                    continue
-                values[index] = value = value.item()
-            rounded = exact and isinstance(value, float)  # to float32
-            kinds.append("c" if rounded or not _is_number(value) else "n")
-        self._check(out)
-        laid_out = [*tensors, out]
-        layout: tuple[int, ...] = ()
-        rank = 0
-        if not _are_alike(laid_out):
-            sizes, strides = _coalesced([each.expand(shape) for each in laid_out])
-            rank = len(sizes)
-            layout = (*sizes, *(each for of_one in strides for each in of_one))
-        # Without a layout all are dense.
-        is_wide = (max(map(_extent, laid_out)) if rank else count) > _MOST_OFFSET
-        made = self._kernel_of(_Form("".join(kinds), rank, is_wide))
+        is_wide = (max(map(_extent, [*tensors, out])) if rank else count) > _MOST_OFFSET
+        made = self._kernel_of(operands, rank, is_wide)
         grid = (-(-count // self._options["BLOCK"]),)
         made[grid](*values, out, count, *layout, **self._options)
 
-    def _check(self, tensor: Tensor) -> None:
-        if tensor.dtype in _NOT_IN_TRITON:
-            raise refusal(
-                self._kernel,
-                f"Triton has no {tensor.dtype}, for `{self._kernel.symbol}`, the kernel of "
-                f"`{self._kernel.operator}`",
-            )
+    def _operands(self, *types: torch.dtype | type) -> str:
+        """The :attr:`_Form.operands` of arguments of these types, the last being that of ``out``."""
+        for each in types:
+            if each in _NOT_IN_TRITON:
+                raise refusal(
+                    self._kernel,
+                    f"Triton has no {each}, for `{self._kernel.symbol}`, the kernel of "
+                    f"`{self._kernel.operator}`",
+                )
+        # To float32, which Triton has for every number.
+        rounds = torch.float64 in types[:-1]
+        kinds: dict[Any, str] = {
+            int: "n",
+            float: "c" if rounds else "n",
+            **dict.fromkeys(_WIDENED, "w"),
+        }
+        return "".join(
+            kinds.get(each, "t" if isinstance(each, torch.dtype) else "c") for each in types[:-1]
+        )
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _layout(tensors: Sequence[Tensor], out: Tensor) -> tuple[int, tuple[int, ...]]:
+    """The number of dimensions, their sizes and each operand's strides; ``out`` gets the operands' shape.
 
-
-def _broadcast(tensors: Sequence[Tensor]) -> torch.Size:
-    first = tensors[0].shape
-    if all(each.shape == first for each in tensors):
-        return first
-    shape: torch.Size = torch.broadcast_shapes(*(each.shape for each in tensors))  # type: ignore[no-untyped-call]
-    return shape
-
-
-def _are_alike(tensors: Sequence[Tensor]) -> bool:
-    """Whether all have one shape and the same order in memory without gaps, so that one index finds each."""
-    first = tensors[-1]
-    shape, strides = first.shape, first.stride()
-    if any(each.shape != shape for each in tensors):
-        return False
-    if all(each.is_contiguous() for each in tensors):
-        return True
-    return first.numel() == _extent(first) and all(each.stride() == strides for each in tensors)
+    None of these where one index finds each: all have one shape and one order in memory without gaps.
+    """
+    if tensors:
+        shape = torch.broadcast_shapes(*(each.shape for each in tensors))  # type: ignore[no-untyped-call]
+        if out.shape != shape:
+            out.resize_(shape)
+    laid_out = [each.expand(out.shape) for each in (*tensors, out)]
+    strides = out.stride()
+    if out.numel() == _extent(out) and all(each.stride() == strides for each in laid_out):
+        return 0, ()
+    sizes, steps = _coalesced(laid_out)
+    return len(sizes), (*sizes, *(each for of_one in steps for each in of_one))
 
 
 def _extent(tensor: Tensor) -> int:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from opsmith.description import function_of, parameters_of
 from opsmith.errors import KernelRejected
 from opsmith.plan import Entry
-from opsmith.runtime.python.memory_operands import Contiguous, place_operands
+from opsmith.runtime.python.memory_operands import copy_back, place_operands
 
 
 class FunctionLauncher:
@@ -33,10 +33,13 @@ class FunctionLauncher:
         integers = {key: each for key, each in launch.options if type(each) is int}
         scope = (*names, *integers)
         self._integers = tuple(integers.values())
-        self._grid = function_of(launch.grid, scope)
-        self._computed = function_of(tuple(arguments.values()), scope)
+        self._axes = len(launch.grid)
+        self._computed = function_of((*launch.grid, *arguments.values()), scope)
+        # In a call's values: the operator's arguments, the grid, and what is computed of them.
+        every = [*names, *[""] * self._axes, *arguments]
+        places = {name: place for place, name in enumerate(every)}
         placed = [
-            (parameter, _place(parameter, names, arguments))
+            (parameter, places.get(parameter))
             for parameter in parameters
             if parameter not in self._options
         ]
@@ -56,19 +59,12 @@ class FunctionLauncher:
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         values = [*args, *(kwargs[name] for name in self._keywords)]
-        place_operands(values, self._outs[0], is_pointwise=self._is_pointwise)
-        contiguous = Contiguous(values, self._outs, but=self._strided)
-        grid = self._grid(*values, *self._integers)
+        written = place_operands(
+            values, self._outs, is_pointwise=self._is_pointwise, strided=self._strided
+        )
+        every = (*values, *self._computed(*values, *self._integers))
+        grid = every[len(values) : len(values) + self._axes]
         if 0 in grid:
             return
-        computed = self._computed(*values, *self._integers)
-        every = (*values, *computed)
         self._function[grid](*[every[place] for place in self._order], **self._options)
-        contiguous.copy_back()
-
-
-def _place(parameter: str, names: Sequence[str], arguments: Mapping[str, str]) -> int | None:
-    """The index of a parameter's value among the operator's arguments and what is computed of them."""
-    if parameter in arguments:
-        return len(names) + list(arguments).index(parameter)
-    return names.index(parameter) if parameter in names else None
+        copy_back(written)
