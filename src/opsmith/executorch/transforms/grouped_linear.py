@@ -23,7 +23,7 @@ from opsmith.executorch.transforms.graph_constants import (
 if TYPE_CHECKING:
     from torch.fx import Graph, GraphModule, Node
 
-# Columns of a panel and products of a step, as src/opsmith/kernels/quantized/grouped_product.h has them.
+# Columns of a panel and products of a step, as src/opsmith/kernels/quantized/grouped_matmul.h has them.
 _PANEL, _STEP = 16, 8
 _LEAST, _GREATEST = -8, 7
 

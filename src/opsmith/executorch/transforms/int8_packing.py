@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-# Columns of a panel and products of a step, as src/opsmith/kernels/quantized/requantized_product.h has them.
+# Columns of a panel and products of a step, as src/opsmith/kernels/quantized/requantized_matmul.h has them.
 _PANEL, _STEP = 16, 4
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-# Channels that lie together, as src/opsmith/kernels/optimized/gemm_operands.h has it.
+# Channels that lie together, as src/opsmith/kernels/optimized/matmul_operands.h has it.
 _PANEL = 16
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-# Columns that lie together, as src/opsmith/kernels/optimized/gemm_operands.h has it.
+# Columns that lie together, as src/opsmith/kernels/optimized/matmul_operands.h has it.
 _PANEL = 16
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 

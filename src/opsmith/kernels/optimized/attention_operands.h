@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "bfloat16.h"
-#include "gemm_operands.h"
+#include "matmul_operands.h"
 
 namespace opsmith::optimized {
 

@@ -17,11 +17,11 @@
 #include "../common/convolution_shape.h"
 #include "../common/nonfinite_weight.h"
 #include "by_dtype.h"
-#include "column_product.h"
+#include "column_matmul.h"
 #include "elements.h"
 #include "feature_map_blocks.h"
 #include "float_functions.h"
-#include "product.h"
+#include "strided_matmul.h"
 #include "threads.h"
 #include "winograd.h"
 
@@ -534,22 +534,22 @@ class PatchProduct {
   void multiply_rows(const Strip& strip, int64_t group, int64_t row, int64_t rows, const float* panels,
                      int64_t panel_depth, int64_t k, int64_t depth, T* sums) const {
     T* const corner = strip.corner + row * result_.channel_stride;
-    Gemm<T> gemm;
-    gemm.a = weight_ + ((group * p_.rows() + row) * units_ + k) * kUnit;
-    gemm.a_row = units_ * kUnit;
-    gemm.b = reinterpret_cast<const T*>(panels);
-    gemm.b_depth = kUnit == 2 ? 0 : kPanel;
-    gemm.b_panel = panel_depth * kPanel * kUnit;
-    gemm.c = strip.is_direct ? corner + strip.runs[0].from : sums;
-    gemm.c_row = strip.is_direct ? result_.channel_stride : strip_;
-    gemm.columns = strip.count;
-    gemm.depth = depth * kUnit;
-    gemm.beta = k > 0 ? 1.0f : 0.0f;
-    gemm.paired = multiplies_bfloat16();
+    Matmul<T> matmul;
+    matmul.a = weight_ + ((group * p_.rows() + row) * units_ + k) * kUnit;
+    matmul.a_row = units_ * kUnit;
+    matmul.b = reinterpret_cast<const T*>(panels);
+    matmul.b_depth = kUnit == 2 ? 0 : kPanel;
+    matmul.b_panel = panel_depth * kPanel * kUnit;
+    matmul.c = strip.is_direct ? corner + strip.runs[0].from : sums;
+    matmul.c_row = strip.is_direct ? result_.channel_stride : strip_;
+    matmul.columns = strip.count;
+    matmul.depth = depth * kUnit;
+    matmul.beta = k > 0 ? 1.0f : 0.0f;
+    matmul.paired = multiplies_bfloat16();
     if (kUnit == 1 && k == 0 && p_.bias != nullptr) {
-      gemm.row_bias = p_.bias + group * p_.rows() + row;
+      matmul.row_bias = p_.bias + group * p_.rows() + row;
     }
-    p_.with.product.gemm(gemm, 0, rows, 0, panels_of(strip.count));
+    p_.with.product.matmul(matmul, 0, rows, 0, panels_of(strip.count));
     for (int64_t i = 0; !strip.is_direct && k + depth == units_ && i < rows; ++i) {
       spread(sums + i * strip_, strip.runs, strip.run_count, result_.stride[2],
              corner + i * result_.channel_stride);
@@ -668,7 +668,7 @@ bool multiply_maps(const MapProduct<T>& p) {
         p.convolution.weight.small_stride == p.rows() * window.kernel_size()) {
       const ColumnProduct columns{p.source, p.result, window, p.convolution.groups, p.convolution.weight.data,
                                   p.bias};
-      if (column_product_pays(columns)) {
+      if (column_matmul_pays(columns)) {
         return multiply_columns(p.convolution.context, columns);
       }
     }
@@ -939,31 +939,31 @@ class GradientProduct {
 
   void add_product(const float* patches, const float* packed, int64_t rows, int64_t count, float* sums,
                    bool accumulates) const {
-    const auto multiply_as = [&](auto gemm, const auto& with) {
-      using U = std::remove_const_t<std::remove_pointer_t<decltype(gemm.a)>>;
-      gemm.a = reinterpret_cast<const U*>(patches);
-      gemm.a_row = pitch_;
-      gemm.b = reinterpret_cast<const U*>(packed);
-      gemm.b_panel = panel_units() * static_cast<int64_t>(sizeof(float) / sizeof(U));
-      gemm.c_row = gemm.columns = row_units();
-      gemm.depth = count;
-      gemm.beta = accumulates ? 1.0f : 0.0f;
-      with.gemm(gemm, 0, rows, 0, panels_);
+    const auto multiply_as = [&](auto matmul, const auto& with) {
+      using U = std::remove_const_t<std::remove_pointer_t<decltype(matmul.a)>>;
+      matmul.a = reinterpret_cast<const U*>(patches);
+      matmul.a_row = pitch_;
+      matmul.b = reinterpret_cast<const U*>(packed);
+      matmul.b_panel = panel_units() * static_cast<int64_t>(sizeof(float) / sizeof(U));
+      matmul.c_row = matmul.columns = row_units();
+      matmul.depth = count;
+      matmul.beta = accumulates ? 1.0f : 0.0f;
+      with.matmul(matmul, 0, rows, 0, panels_);
     };
     if constexpr (kIsShort) {
       if (paired_) {
-        Gemm<T> gemm;
-        gemm.b_depth = 0;
-        gemm.c = nullptr;
-        gemm.paired = true;
-        gemm.sums = sums;
-        return multiply_as(gemm, p_.with.product);
+        Matmul<T> matmul;
+        matmul.b_depth = 0;
+        matmul.c = nullptr;
+        matmul.paired = true;
+        matmul.sums = sums;
+        return multiply_as(matmul, p_.with.product);
       }
     }
-    Gemm<float> gemm;
-    gemm.b_depth = kPanel;
-    gemm.c = sums;
-    multiply_as(gemm, p_.with.float_product);
+    Matmul<float> matmul;
+    matmul.b_depth = kPanel;
+    matmul.c = sums;
+    multiply_as(matmul, p_.with.float_product);
   }
 
   static constexpr bool kIsShort = std::is_same_v<T, Bfloat16>;
@@ -1074,18 +1074,18 @@ class LargeGradientProduct {
     const float* const filled = large_.fill(block, channels, memory, p_.with.copy_floats);
     gather_rows(large_, block, filled, offsets, rows, patches);
     p_.with.product.pack(patches, 1, pitch_, count, rows, panels);
-    Gemm<float> gemm;
-    gemm.a = grad;
-    gemm.a_row = pitch_;
-    gemm.b = panels;
-    gemm.b_depth = kPanel;
-    gemm.b_panel = count * kPanel;
-    gemm.c = to;
-    gemm.c_row = p_.convolution.weight.small_stride;
-    gemm.columns = rows;
-    gemm.depth = count;
-    gemm.beta = accumulates ? 1.0f : 0.0f;
-    p_.with.product.gemm(gemm, 0, p_.columns(), 0, panels_of(rows));
+    Matmul<float> matmul;
+    matmul.a = grad;
+    matmul.a_row = pitch_;
+    matmul.b = panels;
+    matmul.b_depth = kPanel;
+    matmul.b_panel = count * kPanel;
+    matmul.c = to;
+    matmul.c_row = p_.convolution.weight.small_stride;
+    matmul.columns = rows;
+    matmul.depth = count;
+    matmul.beta = accumulates ? 1.0f : 0.0f;
+    p_.with.product.matmul(matmul, 0, p_.columns(), 0, panels_of(rows));
   }
 
   const WeightProduct<float>& p_;
@@ -1317,7 +1317,7 @@ bool make_widened_map(KernelRuntimeContext& context, const Tensor& weight, float
 #define OPSMITH_CONVOLUTION_BY_DTYPE(name, dtype, compute, widened_compute)                             \
   if ((dtype) == ScalarType::Float) {                                                                   \
     if constexpr (::opsmith::selected(name, ScalarType::Float)) {                                       \
-      const ProductFunctions<float> product{OPSMITH_BEST(gemm_float), OPSMITH_BEST(dots_float),         \
+      const ProductFunctions<float> product{OPSMITH_BEST(matmul_float), OPSMITH_BEST(dots_float),       \
                                             OPSMITH_BEST(pack_float)};                                  \
       compute(ConvolutionFunctions<float>{product, product, OPSMITH_BEST(copy_rows_float),              \
                                           OPSMITH_BEST(copy_rows_float), OPSMITH_BEST(depthwise_float), \
@@ -1326,8 +1326,8 @@ bool make_widened_map(KernelRuntimeContext& context, const Tensor& weight, float
   } else if ((dtype) == ScalarType::BFloat16) {                                                         \
     if constexpr (::opsmith::selected(name, ScalarType::BFloat16)) {                                    \
       compute(ConvolutionFunctions<Bfloat16>{                                                           \
-          {OPSMITH_BEST(gemm_bfloat16), OPSMITH_BEST(dots_bfloat16), OPSMITH_BEST(pack_bfloat16)},      \
-          {OPSMITH_BEST(gemm_float), OPSMITH_BEST(dots_float), OPSMITH_BEST(pack_float)},               \
+          {OPSMITH_BEST(matmul_bfloat16), OPSMITH_BEST(dots_bfloat16), OPSMITH_BEST(pack_bfloat16)},    \
+          {OPSMITH_BEST(matmul_float), OPSMITH_BEST(dots_float), OPSMITH_BEST(pack_float)},             \
           OPSMITH_BEST(copy_pairs),                                                                     \
           OPSMITH_BEST(copy_rows_bfloat16),                                                             \
           OPSMITH_BEST(depthwise_bfloat16),                                                             \
@@ -1335,7 +1335,7 @@ bool make_widened_map(KernelRuntimeContext& context, const Tensor& weight, float
           OPSMITH_BEST(sum_rows_bfloat16)});                                                            \
     }                                                                                                   \
   } else if constexpr (::opsmith::selected(name, ScalarType::Half)) {                                   \
-    const ProductFunctions<float> product{OPSMITH_BEST(gemm_float), OPSMITH_BEST(dots_float),           \
+    const ProductFunctions<float> product{OPSMITH_BEST(matmul_float), OPSMITH_BEST(dots_float),         \
                                           OPSMITH_BEST(pack_float)};                                    \
     widened_compute(ConvolutionFunctions<float>{                                                        \
         product, product, OPSMITH_BEST(copy_rows_float), OPSMITH_BEST(copy_rows_float),                 \

@@ -11,7 +11,7 @@
 #include "activation.h"
 #include "by_dtype.h"
 #include "float_functions.h"
-#include "product.h"
+#include "strided_matmul.h"
 #include "threads.h"
 
 namespace opsmith::optimized::native {
@@ -34,20 +34,20 @@ Matrix<T> matrix(Tensor& tensor) {
 
 // Calls compute with simd's functions of the dtype; false where no selected program uses it. `name` is the
 // operator's.
-#define OPSMITH_BY_DTYPE(name, dtype, compute)                                                     \
-  if ((dtype) == ScalarType::Float) {                                                              \
-    if constexpr (::opsmith::selected(name, ScalarType::Float)) {                                  \
-      compute(ProductFunctions<float>{OPSMITH_BEST(gemm_float), OPSMITH_BEST(dots_float),          \
-                                      OPSMITH_BEST(pack_float)});                                  \
-    }                                                                                              \
-  } else if ((dtype) == ScalarType::BFloat16) {                                                    \
-    if constexpr (::opsmith::selected(name, ScalarType::BFloat16)) {                               \
-      compute(ProductFunctions<Bfloat16>{OPSMITH_BEST(gemm_bfloat16), OPSMITH_BEST(dots_bfloat16), \
-                                         OPSMITH_BEST(pack_bfloat16)});                            \
-    }                                                                                              \
-  } else if constexpr (::opsmith::selected(name, ScalarType::Half)) {                              \
-    compute(ProductFunctions<Float16>{OPSMITH_BEST(gemm_float), OPSMITH_BEST(dots_float16),        \
-                                      OPSMITH_BEST(pack_float16), OPSMITH_BEST(row_float16)});     \
+#define OPSMITH_BY_DTYPE(name, dtype, compute)                                                       \
+  if ((dtype) == ScalarType::Float) {                                                                \
+    if constexpr (::opsmith::selected(name, ScalarType::Float)) {                                    \
+      compute(ProductFunctions<float>{OPSMITH_BEST(matmul_float), OPSMITH_BEST(dots_float),          \
+                                      OPSMITH_BEST(pack_float)});                                    \
+    }                                                                                                \
+  } else if ((dtype) == ScalarType::BFloat16) {                                                      \
+    if constexpr (::opsmith::selected(name, ScalarType::BFloat16)) {                                 \
+      compute(ProductFunctions<Bfloat16>{OPSMITH_BEST(matmul_bfloat16), OPSMITH_BEST(dots_bfloat16), \
+                                         OPSMITH_BEST(pack_bfloat16)});                              \
+    }                                                                                                \
+  } else if constexpr (::opsmith::selected(name, ScalarType::Half)) {                                \
+    compute(ProductFunctions<Float16>{OPSMITH_BEST(matmul_float), OPSMITH_BEST(dots_float16),        \
+                                      OPSMITH_BEST(pack_float16), OPSMITH_BEST(row_float16)});       \
   }
 
 // The product of the last two dimensions, with those before them as batches.

@@ -19,7 +19,7 @@
 #include "activation.h"
 #include "by_dtype.h"
 #include "packed_convolution_operands.h"
-#include "product.h"
+#include "strided_matmul.h"
 #include "threads.h"
 
 namespace opsmith::optimized {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "gemm_operands.h"
+#include "matmul_operands.h"
 
 namespace opsmith::optimized {
 

@@ -10,8 +10,8 @@
 #include <atomic>
 
 #include "../common/tasks.h"
-#include "gemm_operands.h"
-#include "product.h"
+#include "matmul_operands.h"
+#include "strided_matmul.h"
 #include "threads.h"
 #include "float_functions.h"
 
@@ -219,17 +219,17 @@ class Winograd {
   }
 
   void multiply_point(const Strip& strip, int64_t point, float* planes) const {
-    Gemm<float> gemm;
-    gemm.a = weights_ + point * weight_plane_;
-    gemm.a_row = weight_row_;
-    gemm.b = planes + point * source_plane_;
-    gemm.b_depth = pitch_;
-    gemm.b_panel = kPanel;
-    gemm.c = planes + kPoints * source_plane_ + point * result_plane_;
-    gemm.c_row = pitch_;
-    gemm.columns = (strip.end - strip.begin) * tiles_of_row_;
-    gemm.depth = channels_;
-    OPSMITH_BEST(gemm_float)(gemm, 0, rows_, 0, panels_of(gemm.columns));
+    Matmul<float> matmul;
+    matmul.a = weights_ + point * weight_plane_;
+    matmul.a_row = weight_row_;
+    matmul.b = planes + point * source_plane_;
+    matmul.b_depth = pitch_;
+    matmul.b_panel = kPanel;
+    matmul.c = planes + kPoints * source_plane_ + point * result_plane_;
+    matmul.c_row = pitch_;
+    matmul.columns = (strip.end - strip.begin) * tiles_of_row_;
+    matmul.depth = channels_;
+    OPSMITH_BEST(matmul_float)(matmul, 0, rows_, 0, panels_of(matmul.columns));
   }
 
   void transform_result(const Strip& strip, int64_t begin, int64_t end, const float* planes) {

@@ -3,14 +3,14 @@
 //
 // Computes dequantize → conv2d (→ relu) → quantize without making floats of the integers: the products
 // are added up exactly and rounded once, and an activation is a narrower range of the result. The weight
-// comes packed, see requantized_product.h, or of depthwise convolutions as [places of the kernel, channels];
+// comes packed, see requantized_matmul.h, or of depthwise convolutions as [places of the kernel, channels];
 // its zero points are 0. Results have their channels innermost.
 #include "byte_images.h"
 #include "parameters.h"
 #include "quantized_dtypes.h"
 #include "requantization.h"
 #include "quantization_functions.h"
-#include "int8_product.h"
+#include "int8_matmul.h"
 
 #include <algorithm>
 #include <optional>
@@ -128,7 +128,7 @@ void multiply_group(KernelRuntimeContext& context, const Int8Windows& windows, R
     product.out = out;
     const int64_t grain = grain_size(cost * kPanels * pixels, kGrainOfProducts);
     parallel(ceil_divided(panels, kPanels), grain, [&](int64_t begin, int64_t end) {
-      OPSMITH_BEST(requantized_product)(product, begin * kPanels, std::min(end * kPanels, panels));
+      OPSMITH_BEST(requantized_matmul)(product, begin * kPanels, std::min(end * kPanels, panels));
     });
     return;
   }
@@ -141,7 +141,7 @@ void multiply_group(KernelRuntimeContext& context, const Int8Windows& windows, R
     each.input = gathered;
     each.out = out + from * product.out_stride;
     each.m = to - from;
-    OPSMITH_BEST(requantized_product)(each, 0, panels);
+    OPSMITH_BEST(requantized_matmul)(each, 0, panels);
   };
   run_tasks<uint8_t>(context, blocks, grain_size(cost * panels * rows, kGrainOfProducts), rows * row_bytes,
                      multiply_block);

@@ -3,8 +3,8 @@
 //
 // Computes torchao's choose_qparams_affine → quantize_affine → dequantize_affine → linear without making
 // floats of the integers: the products of a group are added up exactly, and scaled. The weight comes packed,
-// see grouped_product.h; it is symmetric: its zero points are 0.
-#include "grouped_product.h"
+// see grouped_matmul.h; it is symmetric: its zero points are 0.
+#include "grouped_matmul.h"
 #include "quantized_dtypes.h"
 #include "quantization_functions.h"
 #include "parameters.h"
@@ -106,7 +106,7 @@ Tensor& linear_8da4w_out(KernelRuntimeContext& context, const Tensor& input, con
   const int64_t panels = weight.sizes()[0];
   const int64_t cost = std::max<int64_t>(1, rows * row_bytes * 4 * kGroupedPanel);
   parallel(ceil_divided(panels, 4), grain_size(cost, kGrainOfProducts), [&](int64_t begin, int64_t end) {
-    OPSMITH_BEST(grouped_product)(product, begin * 4, std::min(end * 4, panels));
+    OPSMITH_BEST(grouped_matmul)(product, begin * 4, std::min(end * 4, panels));
   });
   return out;
 }

@@ -5,7 +5,7 @@
 // products are added up exactly, in int32, and scaled once. Weights are symmetric: their zero points are 0.
 #include "quantized_dtypes.h"
 #include "quantization_functions.h"
-#include "int8_product.h"
+#include "int8_matmul.h"
 #include "parameters.h"
 #include "requantization.h"
 
@@ -133,7 +133,7 @@ Tensor& multiply(KernelRuntimeContext& context, const Tensor& input, const float
   // A multiple of 4 columns for each thread: the kernel takes four at a time.
   const int64_t first = panels * kPanel, groups = ceil_divided(product.n - first, 4);
   parallel(groups, grain_size(cost * 4, kGrainOfProducts), [&](int64_t begin, int64_t end) {
-    OPSMITH_BEST(int8_product)(product, first + begin * 4, std::min(first + end * 4, product.n));
+    OPSMITH_BEST(int8_matmul)(product, first + begin * 4, std::min(first + end * 4, product.n));
   });
   return out;
 }
@@ -199,7 +199,7 @@ Tensor& linear_int8_per_token_out(KernelRuntimeContext& context, const Tensor& i
                   bias, out);
 }
 
-// The result is quantized again; the weight comes packed, see requantized_product.h.
+// The result is quantized again; the weight comes packed, see requantized_matmul.h.
 Tensor& linear_int8_requantized_out(KernelRuntimeContext& context, const Tensor& input, double input_scale,
                                     int64_t input_zero_point, const Tensor& weight,
                                     const Tensor& weight_scales, const std::optional<Tensor>& bias,
@@ -259,7 +259,7 @@ Tensor& linear_int8_requantized_out(KernelRuntimeContext& context, const Tensor&
   const int64_t cost = std::max<int64_t>(1, product.m * row_bytes * kPackedPanel * kPanels);
   parallel(ceil_divided(panels, kPanels), grain_size(cost, kGrainOfProducts),
            [&](int64_t begin, int64_t end) {
-             OPSMITH_BEST(requantized_product)(product, begin * kPanels, std::min(end * kPanels, panels));
+             OPSMITH_BEST(requantized_matmul)(product, begin * kPanels, std::min(end * kPanels, panels));
            });
   return out;
 }

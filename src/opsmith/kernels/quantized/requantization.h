@@ -3,7 +3,7 @@
 
 #include "../common/temporary.h"
 #include "quantized_dtypes.h"
-#include "requantized_product.h"
+#include "requantized_matmul.h"
 
 #include <cmath>
 #include <optional>

@@ -61,7 +61,7 @@ at::Tensor rope_meta(const at::Tensor& x, const at::Tensor& cos, const at::Tenso
   return at::empty_symint(x.sym_sizes(), x.options());
 }
 
-// gemm_operands.h describes the layout; it is not included, being compiled without PyTorch.
+// matmul_operands.h describes the layout; it is not included, being compiled without PyTorch.
 at::Tensor pack_linear_weight_meta(const at::Tensor& weight) {
   TORCH_CHECK(weight.dim() == 2, "pack_linear_weight: a weight is [features, depth], not of ", weight.dim(),
               " dimensions");

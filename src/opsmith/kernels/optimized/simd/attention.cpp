@@ -91,20 +91,20 @@ struct Factor {
 OPSMITH_INLINE void multiply(const Factor& a, const float* b, int64_t b_depth, int64_t b_panel, int64_t rows,
                              int64_t depth, int64_t columns, float alpha, float* c, int64_t c_row,
                              bool accumulates) {
-  Gemm<float> gemm;
-  gemm.a = a.data;
-  gemm.a_row = a.row;
-  gemm.a_depth = a.column;
-  gemm.b = b;
-  gemm.b_depth = b_depth;
-  gemm.b_panel = b_panel;
-  gemm.c = c;
-  gemm.c_row = c_row;
-  gemm.columns = columns;
-  gemm.depth = depth;
-  gemm.alpha = alpha;
-  gemm.beta = accumulates ? 1.0f : 0.0f;
-  gemm_float(gemm, 0, rows, 0, (columns + kPanel - 1) / kPanel);
+  Matmul<float> matmul;
+  matmul.a = a.data;
+  matmul.a_row = a.row;
+  matmul.a_depth = a.column;
+  matmul.b = b;
+  matmul.b_depth = b_depth;
+  matmul.b_panel = b_panel;
+  matmul.c = c;
+  matmul.c_row = c_row;
+  matmul.columns = columns;
+  matmul.depth = depth;
+  matmul.alpha = alpha;
+  matmul.beta = accumulates ? 1.0f : 0.0f;
+  matmul_float(matmul, 0, rows, 0, (columns + kPanel - 1) / kPanel);
 }
 
 // How many of a block's keys, from `key` on, the query `row` sees.

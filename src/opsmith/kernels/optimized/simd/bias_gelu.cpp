@@ -1,7 +1,7 @@
 // gelu of a row to which a bias is added.
 #include "elementary.h"
 #include "map.h"
-#include "../gemm_operands.h"
+#include "../matmul_operands.h"
 #include "float_functions.h"
 
 namespace opsmith::optimized::OPSMITH_ISA {

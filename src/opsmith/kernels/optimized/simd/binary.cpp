@@ -1,6 +1,6 @@
 // Sums, products and thresholds of two operands, of an operand and a number, and conversions of dtype.
 #include "map.h"
-#include "../gemm_operands.h"
+#include "../matmul_operands.h"
 #include "float_functions.h"
 
 namespace opsmith::optimized::OPSMITH_ISA {

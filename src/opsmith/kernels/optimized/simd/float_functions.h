@@ -7,7 +7,7 @@
 #include "../attention_operands.h"
 #include "../convolution_operands.h"
 #include "../float16.h"
-#include "../gemm_operands.h"
+#include "../matmul_operands.h"
 #include "../packed_convolution_operands.h"
 #include "../pool_operands.h"
 #include "../winograd_operands.h"
@@ -117,21 +117,21 @@ OPSMITH_ROPE(Float16, Float16, float16)
 OPSMITH_ROPE(Float16, float, float16_float)
 #undef OPSMITH_ROPE
 
-// ---- gemm.cpp
+// ---- matmul.cpp
 
-#define OPSMITH_GEMM(T, suffix)                                                                       \
-  /* Of the rows and panels between the bounds. */                                                    \
-  void gemm_##suffix(const Gemm<T>& product, int64_t row_begin, int64_t row_end, int64_t panel_begin, \
-                     int64_t panel_end);                                                              \
-  /* Of all rows of a and the rows of b between the bounds. */                                        \
-  void dots_##suffix(const Dots<T>& product, int64_t begin, int64_t end);                             \
-  /* The panels, one after the other, of b, whose element (k, j) lies at                              \
-     k·depth_stride + j·column_stride. */                                                           \
-  void pack_##suffix(const T* b, int64_t depth_stride, int64_t column_stride, int64_t depth,          \
+#define OPSMITH_MATMUL(T, suffix)                                                                         \
+  /* Of the rows and panels between the bounds. */                                                        \
+  void matmul_##suffix(const Matmul<T>& product, int64_t row_begin, int64_t row_end, int64_t panel_begin, \
+                       int64_t panel_end);                                                                \
+  /* Of all rows of a and the rows of b between the bounds. */                                            \
+  void dots_##suffix(const Dots<T>& product, int64_t begin, int64_t end);                                 \
+  /* The panels, one after the other, of b, whose element (k, j) lies at                                  \
+     k·depth_stride + j·column_stride. */                                                               \
+  void pack_##suffix(const T* b, int64_t depth_stride, int64_t column_stride, int64_t depth,              \
                      int64_t columns, T* panels);
-OPSMITH_GEMM(float, float)
-OPSMITH_GEMM(Bfloat16, bfloat16)
-#undef OPSMITH_GEMM
+OPSMITH_MATMUL(float, float)
+OPSMITH_MATMUL(Bfloat16, bfloat16)
+#undef OPSMITH_MATMUL
 // Dot products of rows of float16, and panels of float32 from it; the other products of it are of float32.
 void dots_float16(const Dots<Float16>& product, int64_t begin, int64_t end);
 void pack_float16(const Float16* b, int64_t depth_stride, int64_t column_stride, int64_t depth,

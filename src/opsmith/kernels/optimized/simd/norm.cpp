@@ -3,7 +3,7 @@
 // The variance is of the deviations from the mean, in a second pass over the row while it is in the
 // first-level cache: a single pass over x² would cancel where the mean is large.
 #include "row_total.h"
-#include "../gemm_operands.h"
+#include "../matmul_operands.h"
 #include "float_functions.h"
 
 namespace opsmith::optimized::OPSMITH_ISA {

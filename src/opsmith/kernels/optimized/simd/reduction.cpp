@@ -3,7 +3,7 @@
 // At most kBlock elements or kRows rows are added in float32, in several lanes; their sums in float64. So an
 // error grows with the square root of the block's length, not with that of the whole.
 #include "map.h"
-#include "../gemm_operands.h"
+#include "../matmul_operands.h"
 #include "float_functions.h"
 
 namespace opsmith::optimized::OPSMITH_ISA {

@@ -1,6 +1,6 @@
 // Rotary embedding of one row: pairs of numbers, turned by the angles whose cosines and sines are given.
 #include "map.h"
-#include "../gemm_operands.h"
+#include "../matmul_operands.h"
 #include "float_functions.h"
 
 namespace opsmith::optimized::OPSMITH_ISA {

@@ -3,7 +3,7 @@
 // e^(x - max) / Σ e^(x - max), and x - max - log Σ e^(x - max); and their gradients from the results.
 #include "elementary.h"
 #include "row_total.h"
-#include "../gemm_operands.h"
+#include "../matmul_operands.h"
 #include "float_functions.h"
 
 namespace opsmith::optimized::OPSMITH_ISA {

@@ -27,11 +27,11 @@
 #define OPSMITH_INLINE static inline __attribute__((always_inline))
 
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__)
-#include "vector_avx512.h"
+#include "../arch/x86/vector_avx512.h"
 #elif defined(__AVX2__) && defined(__FMA__)
-#include "vector_avx2.h"
+#include "../arch/x86/vector_avx2.h"
 #elif defined(OPSMITH_ISA_NEON)
-#include "vector_neon.h"
+#include "../arch/arm/vector_neon.h"
 #else
 #include "vector_baseline.h"
 #endif

@@ -1,5 +1,5 @@
 // convolution in one to three dimensions, with groups, dilation and transposition, and its gradients: all are
-// matrix products (gemm.h) whose right operand is read from a feature map, a patch at a time. See
+// matrix products (matmul.h) whose right operand is read from a feature map, a patch at a time. See
 // Note [Large and small] in convolution_shape.h.
 #include <optional>
 
@@ -8,7 +8,7 @@
 #include "../../common/convolution_shape.h"
 #include "../../common/nonfinite_weight.h"
 #include "../common_dtype.h"
-#include "../gemm.h"
+#include "../matmul.h"
 #include "../../common/feature_map.h"
 #include "../lanes.h"
 #include "../movement.h"
@@ -275,10 +275,10 @@ template <class C>
     few_rows_product<C>(convolution, weight, load, patches, rows, depth, pixels, finish);
     return;
   }
-  const auto workspace = temporary<C>(convolution.context, gemm_workspace<C>(rows, pixels, depth));
+  const auto workspace = temporary<C>(convolution.context, matmul_workspace<C>(rows, pixels, depth));
   for (int64_t group = 0; workspace != nullptr && group < convolution.groups; ++group) {
     const char* const own = weight + group * rows * depth * width;
-    gemm<C>(
+    matmul<C>(
         rows, pixels, depth,
         [&](int64_t first, int64_t lines, int64_t start, int64_t count, int64_t panel, C* packed) {
           const char* const from = own + (first * depth + start) * width;
@@ -356,7 +356,7 @@ template <class C>
     few_rows_weight<C>(convolution, left, right, store, rows, columns, pixels, weight);
     return;
   }
-  const auto workspace = temporary<C>(convolution.context, gemm_workspace<C>(rows, columns, pixels));
+  const auto workspace = temporary<C>(convolution.context, matmul_workspace<C>(rows, columns, pixels));
   const auto pack = [](const Patches<C>& patches, int64_t channel, int64_t first, int64_t lines,
                        int64_t start, int64_t count, int64_t panel, C* packed) {
     C line[detail::kBlockDepth];
@@ -370,7 +370,7 @@ template <class C>
     }
   };
   for (int64_t group = 0; workspace != nullptr && group < convolution.groups; ++group) {
-    gemm<C>(
+    matmul<C>(
         rows, columns, pixels,
         [&](int64_t first, int64_t lines, int64_t start, int64_t count, int64_t panel, C* packed) {
           pack(left, group * rows, first, lines, start, count, panel, packed);

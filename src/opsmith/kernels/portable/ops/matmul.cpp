@@ -8,7 +8,7 @@
 #include "../../common/temporary.h"
 #include "../common_dtype.h"
 #include "../complex_numbers.h"
-#include "../gemm.h"
+#include "../matmul.h"
 #include "../lanes.h"
 #include "../scalar_tensor.h"
 
@@ -59,7 +59,7 @@ struct Product {
     } else if (out.columns != 1 && out.rows == 1) {
       transposed().run(workspace);  // so that rows of the result are dense
     } else {
-      gemm<C>(
+      matmul<C>(
           m, n, k,
           [this](int64_t first, int64_t lines, int64_t start, int64_t depth, int64_t panel, C* packed) {
             pack(a, first, lines, start, depth, panel, packed);
@@ -72,7 +72,8 @@ struct Product {
   }
 
   static int64_t workspace(int64_t m, int64_t n, int64_t k) {
-    return std::min(m, n) <= kFewRows ? 0 : std::max(gemm_workspace<C>(m, n, k), gemm_workspace<C>(n, m, k));
+    return std::min(m, n) <= kFewRows ? 0
+                                      : std::max(matmul_workspace<C>(m, n, k), matmul_workspace<C>(n, m, k));
   }
 
  private:

@@ -7,9 +7,9 @@
 
 #include <cstdint>
 
-#include "../grouped_product.h"
-#include "../int8_product.h"
-#include "../requantized_product.h"
+#include "../grouped_matmul.h"
+#include "../int8_matmul.h"
+#include "../requantized_matmul.h"
 
 namespace opsmith::quantized::OPSMITH_ISA {
 
@@ -50,10 +50,10 @@ void quantize_to_bytes(const float* x, uint8_t* y, int64_t n, float inverse, flo
 
 bool extrema(const float* x, int64_t n, float* least, float* greatest);
 
-// ---- int8_product.cpp
+// ---- int8_matmul.cpp
 
 // The columns of the result from `begin` to `end`.
-void int8_product(const Int8Product& product, int64_t begin, int64_t end);
+void int8_matmul(const Int8Product& product, int64_t begin, int64_t end);
 // Whether that reads Int8Product::shifted.
 bool needs_shifted(const Int8Product& product);
 // All rows of a panel, kPanel columns from `begin` on, which is packed into `memory` of ⌈k / 4⌉ · 4 · kPanel
@@ -61,17 +61,17 @@ bool needs_shifted(const Int8Product& product);
 void int8_panel(const Int8Product& product, int64_t begin, int8_t* memory);
 bool packs_panels(const Int8Product& product);
 
-// ---- grouped_product.cpp
+// ---- grouped_matmul.cpp
 
 // A row of `k` floats as bytes of its own scale and zero point, by torchao's rule for asymmetric int8.
 void quantize_row(const float* x, int64_t k, int64_t groups, int64_t steps, QuantizedRow& row);
 // The panels of the result from `begin` to `end`.
-void grouped_product(const GroupedProduct& product, int64_t begin, int64_t end);
+void grouped_matmul(const GroupedProduct& product, int64_t begin, int64_t end);
 
-// ---- requantized_product.cpp
+// ---- requantized_matmul.cpp
 
 // The panels of the result from `begin` to `end`.
-void requantized_product(const RequantizedProduct& product, int64_t begin, int64_t end);
+void requantized_matmul(const RequantizedProduct& product, int64_t begin, int64_t end);
 // The input's rows for the pixels from `begin` to `end` of the result, each filled up to whole steps.
 void gather_windows(const Int8Windows& windows, int64_t begin, int64_t end, uint8_t* to);
 // Signed bytes as unsigned, by their sign bit; unsigned ones as they are.

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "vector.h"
-#include "../gemm_operands.h"
+#include "../matmul_operands.h"
 #include "float_functions.h"
 
 namespace opsmith::optimized::OPSMITH_ISA {
@@ -78,7 +78,7 @@ OPSMITH_INLINE void store_sums(float* block, F (&sums)[R][V]) {
 
 // Not inlined: gcc 12 would keep the sums in memory.
 template <int R, int P>
-__attribute__((noinline)) void tile(const Gemm<float>& g, const float* a, const float* b, int64_t depth,
+__attribute__((noinline)) void tile(const Matmul<float>& g, const float* a, const float* b, int64_t depth,
                                     float* c, const float* bias, const float* row_bias, int64_t columns,
                                     float beta) {
   constexpr int V = P * kVectors;
@@ -110,7 +110,7 @@ __attribute__((noinline)) void tile(const Gemm<float>& g, const float* a, const 
 // ---- bfloat16: pairs of neighbours in depth
 
 // `at` is the tile's first element in c.
-__attribute__((noinline)) void finish_block(const Gemm<Bfloat16>& g, const float* block, int64_t rows,
+__attribute__((noinline)) void finish_block(const Matmul<Bfloat16>& g, const float* block, int64_t rows,
                                             int64_t vectors, int64_t at, const Bfloat16* bias,
                                             int64_t columns) {
   if (g.sums != nullptr) {
@@ -122,7 +122,7 @@ __attribute__((noinline)) void finish_block(const Gemm<Bfloat16>& g, const float
 }
 
 template <int R, int V>
-OPSMITH_INLINE void finish_bfloat16_tile(const Gemm<Bfloat16>& g, F (&sums)[R][V], int64_t at,
+OPSMITH_INLINE void finish_bfloat16_tile(const Matmul<Bfloat16>& g, F (&sums)[R][V], int64_t at,
                                          const Bfloat16* bias, int64_t columns) {
   alignas(64) float block[R * V * kLanes];
   store_sums(block, sums);
@@ -163,7 +163,7 @@ OPSMITH_INLINE void add_packed_pairs(F (&sums)[R][V], const Bfloat16* a, int64_t
 }
 
 template <class How, int R, int P>
-__attribute__((noinline)) void packed_tile(const Gemm<Bfloat16>& g, const Bfloat16* a, const Bfloat16* b,
+__attribute__((noinline)) void packed_tile(const Matmul<Bfloat16>& g, const Bfloat16* a, const Bfloat16* b,
                                            int64_t at, const Bfloat16* bias, int64_t columns) {
   F sums[R][P * kVectors];
   clear_sums(sums);
@@ -181,7 +181,7 @@ __attribute__((noinline)) void packed_tile(const Gemm<Bfloat16>& g, const Bfloat
 
 // b as it is, row after row: for so few rows of a that packing would cost more than it saves.
 template <class How, int R>
-__attribute__((noinline)) void unpacked_tile(const Gemm<Bfloat16>& g, const Bfloat16* a, const Bfloat16* b,
+__attribute__((noinline)) void unpacked_tile(const Matmul<Bfloat16>& g, const Bfloat16* a, const Bfloat16* b,
                                              int64_t at, const Bfloat16* bias, int64_t columns) {
   constexpr int V = kTilePanels * kVectors;
   F sums[R][V];
@@ -201,13 +201,13 @@ __attribute__((noinline)) void unpacked_tile(const Gemm<Bfloat16>& g, const Bflo
 // ---- from the number of rows and panels to a tile
 
 struct FloatTiles {
-  using Function = void(const Gemm<float>& g, const float* a, const float* b, int64_t depth, float* c,
+  using Function = void(const Matmul<float>& g, const float* a, const float* b, int64_t depth, float* c,
                         const float* bias, const float* row_bias, int64_t columns, float beta);
   template <int R, int P>
   static constexpr Function* of = tile<R, P>;
 };
 
-using Bfloat16Tile = void(const Gemm<Bfloat16>& g, const Bfloat16* a, const Bfloat16* b, int64_t at,
+using Bfloat16Tile = void(const Matmul<Bfloat16>& g, const Bfloat16* a, const Bfloat16* b, int64_t at,
                           const Bfloat16* bias, int64_t columns);
 
 template <class How>
@@ -255,13 +255,13 @@ OPSMITH_INLINE typename Tiles::Function* tile_of(int64_t rows, int64_t panels) {
 }
 
 template <class How>
-OPSMITH_INLINE Bfloat16Tile* bfloat16_tile_of(const Gemm<Bfloat16>& g, int64_t rows, int64_t panels) {
+OPSMITH_INLINE Bfloat16Tile* bfloat16_tile_of(const Matmul<Bfloat16>& g, int64_t rows, int64_t panels) {
   return g.b_depth != 0 ? tile_of<UnpackedTiles<How>>(rows, 1) : tile_of<PackedTiles<How>>(rows, panels);
 }
 
 // One row by rows of b as they are: those are read from end to end, several at a time, and the sums stay in
 // the first-level cache. `columns` is a multiple of kPanel.
-__attribute__((noinline)) void one_row(const Gemm<float>& g, const float* a, const float* b, float* c,
+__attribute__((noinline)) void one_row(const Matmul<float>& g, const float* a, const float* b, float* c,
                                        const float* bias, float row_bias, int64_t columns) {
   constexpr int kRows = 8;
   for (int64_t j = 0; j < columns; j += kLanes) {
@@ -299,7 +299,7 @@ OPSMITH_INLINE int64_t of_tile(int64_t count, int64_t most) {
   return tiles == 0 ? 0 : (count + tiles - 1) / tiles;
 }
 
-int64_t depth_together(const Gemm<float>& g, bool is_single_tile) {
+int64_t depth_together(const Matmul<float>& g, bool is_single_tile) {
   if (g.b_depth != kPanel) {
     return kUnpackedDepth;
   }
@@ -333,8 +333,8 @@ OPSMITH_INLINE void prefetch(const T* from, int64_t step, int64_t count) {
 
 }  // namespace
 
-void gemm_float(const Gemm<float>& g, int64_t row_begin, int64_t row_end, int64_t panel_begin,
-                int64_t panel_end) {
+void matmul_float(const Matmul<float>& g, int64_t row_begin, int64_t row_end, int64_t panel_begin,
+                  int64_t panel_end) {
   if (row_end - row_begin == 1 && g.b_depth != kPanel) {
     const int64_t column = panel_begin * kPanel;
     one_row(g, g.a + row_begin * g.a_row, g.b + column, g.c + row_begin * g.c_row + column,
@@ -369,8 +369,8 @@ void gemm_float(const Gemm<float>& g, int64_t row_begin, int64_t row_end, int64_
   }
 }
 
-void gemm_bfloat16(const Gemm<Bfloat16>& g, int64_t row_begin, int64_t row_end, int64_t panel_begin,
-                   int64_t panel_end) {
+void matmul_bfloat16(const Matmul<Bfloat16>& g, int64_t row_begin, int64_t row_end, int64_t panel_begin,
+                     int64_t panel_end) {
   const int64_t rows_of_tile = of_tile(row_end - row_begin, kTileRows);
   // Those of unpacked rows have one width.
   const int64_t most = g.b_depth == 0 ? most_panels(rows_of_tile) : kTilePanels;

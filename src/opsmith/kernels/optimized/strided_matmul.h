@@ -11,7 +11,7 @@
 #include "../common/temporary.h"
 #include "bfloat16.h"
 #include "float16.h"
-#include "gemm_operands.h"
+#include "matmul_operands.h"
 
 namespace opsmith::optimized {
 
@@ -51,8 +51,8 @@ template <class T>
 struct ProductFunctions {
   using Element = T;
 
-  void (*gemm)(const Gemm<T>& product, int64_t row_begin, int64_t row_end, int64_t panel_begin,
-               int64_t panel_end);
+  void (*matmul)(const Matmul<T>& product, int64_t row_begin, int64_t row_end, int64_t panel_begin,
+                 int64_t panel_end);
   void (*dots)(const Dots<T>& product, int64_t begin, int64_t end);
   void (*pack)(const T* b, int64_t depth_stride, int64_t column_stride, int64_t depth, int64_t columns,
                T* panels);
@@ -64,8 +64,8 @@ template <>
 struct ProductFunctions<Float16> {
   using Element = Float16;
 
-  void (*gemm)(const Gemm<float>& product, int64_t row_begin, int64_t row_end, int64_t panel_begin,
-               int64_t panel_end);
+  void (*matmul)(const Matmul<float>& product, int64_t row_begin, int64_t row_end, int64_t panel_begin,
+                 int64_t panel_end);
   void (*dots)(const Dots<Float16>& product, int64_t begin, int64_t end);
   void (*pack)(const Float16* b, int64_t depth_stride, int64_t column_stride, int64_t depth, int64_t columns,
                float* panels);

@@ -1,7 +1,7 @@
 // GroupedProduct with AVX2, of which an instruction multiplies 32 unsigned bytes, here of the weight, by 32
 // signed ones and adds them up by pairs, in 16 bits, which hold the sums of some steps: values of the weight
 // have four bits. What the input's zero point comes to is taken off by the weights' own sums, as in
-// grouped_product_vnni.h. Included by grouped_product.cpp alone.
+// grouped_matmul_vnni.h. Included by grouped_matmul.cpp alone.
 
 #include <cstring>
 
@@ -109,7 +109,7 @@ __attribute__((noinline)) void grouped_tile(const GroupedProduct& p, int64_t m, 
 
 }  // namespace
 
-void grouped_product(const GroupedProduct& p, int64_t begin, int64_t end) {
+void grouped_matmul(const GroupedProduct& p, int64_t begin, int64_t end) {
   constexpr int kRows = 4;
   for (int64_t panel = begin; panel < end; ++panel) {
     int64_t m = 0;

@@ -1,5 +1,5 @@
 // A product of activations that are quantized row by row with 4-bit weights that are quantized group by
-// group, as simd/grouped_product.cpp calculates it.
+// group, as simd/grouped_matmul.cpp calculates it.
 //
 // The weight is packed in panels of kGroupedPanel columns. A step of a panel is 64 bytes for 8 products of
 // each column: byte 4·c + j has column c's value for product j of the step in its low half and for product

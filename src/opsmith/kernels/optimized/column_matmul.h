@@ -20,7 +20,7 @@ struct ColumnProduct {
 };
 
 // Whether laying the weight in another order would cost more than adding up the columns.
-bool column_product_pays(const ColumnProduct& product);
+bool column_matmul_pays(const ColumnProduct& product);
 
 // False where there was no memory; the context then has failed.
 bool multiply_columns(executorch::runtime::KernelRuntimeContext& context, const ColumnProduct& product);

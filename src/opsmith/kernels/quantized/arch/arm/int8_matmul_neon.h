@@ -1,7 +1,7 @@
 // Int8Product with SDOT, of which an instruction multiplies 16 signed bytes by 16 signed ones and adds them
 // up by fours; a processor without it takes the shifted input. The input's zero point is taken off
-// afterwards, as in int8_product_vnni.h; unsigned values have theirs moved by 128 first. For many rows the
-// weight is packed. Included by int8_product.cpp alone.
+// afterwards, as in int8_matmul_vnni.h; unsigned values have theirs moved by 128 first. For many rows the
+// weight is packed. Included by int8_matmul.cpp alone.
 
 #include <cstring>
 
@@ -267,7 +267,7 @@ void int8_panel(const Int8Product& p, int64_t begin, int8_t* memory) {
   multiply_panel(p, begin, memory);
 }
 
-void int8_product(const Int8Product& p, int64_t begin, int64_t end) {
+void int8_matmul(const Int8Product& p, int64_t begin, int64_t end) {
   if (!p.has_dot_products) {
     return shifted_product(p, begin, end);
   }

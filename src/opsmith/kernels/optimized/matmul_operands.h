@@ -18,7 +18,7 @@ constexpr int64_t kPanel = 16;
 // c[i][j] = alpha · Σ a[i][k] b[k][j] + bias[j] + row_bias[i] + beta · c[i][j], where c is not read if
 // beta is 0.
 template <class T>
-struct Gemm {
+struct Matmul {
   const T* a;
   int64_t a_row;        // from a[i][k] to a[i + 1][k]
   int64_t a_depth = 1;  // from a[i][k] to a[i][k + 1]; of bfloat16 always 1

@@ -1,6 +1,6 @@
 // RequantizedProduct with AVX2, of which an instruction multiplies pairs of int16 and adds both products:
 // bytes are widened before, since pairs of their own products may not fit 16 bits. Sums begin with what the
-// input's zero point comes to, as in requantized_product_vnni.h. Included by requantized_product.cpp alone.
+// input's zero point comes to, as in requantized_matmul_vnni.h. Included by requantized_matmul.cpp alone.
 
 #include <immintrin.h>
 
@@ -84,7 +84,7 @@ void requantized_rows(const RequantizedProduct& p, int64_t panel, int64_t m) {
 
 }  // namespace
 
-void requantized_product(const RequantizedProduct& p, int64_t begin, int64_t end) {
+void requantized_matmul(const RequantizedProduct& p, int64_t begin, int64_t end) {
   for (int64_t panel = begin; panel < end; ++panel) {
     int64_t m = 0;
     for (; m + kTileRows <= p.m; m += kTileRows) {

@@ -131,7 +131,8 @@ OPSMITH_INLINE void store_some(Float16* p, F x, int64_t n) {
   _mm256_mask_storeu_epi16(p, first(n), float16_of(x));
 }
 
-// Products of bfloat16 in pairs (gemm.cpp), where the processor has VDPBF16PS: subnormal operands count as 0.
+// Products of bfloat16 in pairs (matmul.cpp), where the processor has VDPBF16PS: subnormal operands count as
+// 0.
 struct Paired {
   using Operand = F;
   static constexpr int64_t kStep = 2 * kLanes;

@@ -16,10 +16,10 @@ inline void store(const Int8Product& p, int64_t m, int64_t n, int32_t sum) {
 }  // namespace opsmith::quantized::OPSMITH_ISA
 
 #if defined(__AVX512VNNI__) && defined(__AVX512BW__)
-#include "int8_product_vnni.h"
+#include "../arch/x86/int8_matmul_vnni.h"
 #elif defined(OPSMITH_ISA_NEON)
-#include "int8_product_int16.h"
-#include "int8_product_neon.h"
+#include "int8_matmul_int16.h"
+#include "../arch/arm/int8_matmul_neon.h"
 #else
 
 namespace opsmith::quantized::OPSMITH_ISA {
@@ -37,13 +37,13 @@ void int8_panel(const Int8Product&, int64_t, int8_t*) {}
 }  // namespace opsmith::quantized::OPSMITH_ISA
 
 #if defined(__AVX2__)
-#include "int8_product_avx2.h"
+#include "../arch/x86/int8_matmul_avx2.h"
 #else
-#include "int8_product_int16.h"
+#include "int8_matmul_int16.h"
 
 namespace opsmith::quantized::OPSMITH_ISA {
 
-void int8_product(const Int8Product& p, int64_t begin, int64_t end) {
+void int8_matmul(const Int8Product& p, int64_t begin, int64_t end) {
   shifted_product(p, begin, end);
 }
 

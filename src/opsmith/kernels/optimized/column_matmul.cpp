@@ -1,11 +1,11 @@
-// See column_product.h.
-#include "column_product.h"
+// See column_matmul.h.
+#include "column_matmul.h"
 
 #include <algorithm>
 
 #include "../common/tasks.h"
-#include "gemm_operands.h"
-#include "product.h"
+#include "matmul_operands.h"
+#include "strided_matmul.h"
 #include "float_functions.h"
 #include "threads.h"
 
@@ -65,20 +65,20 @@ class Columns {
   void multiply(int64_t task, const float* pixels, float* columns) const {
     const int64_t group = task / parts_, first = task % parts_ * channels_;
     const int64_t channels = std::min(channels_, large_channels_ - first);
-    Gemm<float> gemm;
-    gemm.a = pixels + group * small_channels_;
-    gemm.a_row = p_.small.channels;
-    gemm.b = p_.weight + (group * small_channels_ * large_channels_ + first) * kernel_size_;
-    gemm.b_depth = large_channels_ * kernel_size_;
-    gemm.b_panel = kPanel;
-    gemm.c = columns;
-    gemm.c_row = gemm.columns = channels * kernel_size_;
-    gemm.depth = small_channels_;
-    OPSMITH_BEST(gemm_float)(gemm, 0, pixels_, 0, panels_of(gemm.columns));
+    Matmul<float> matmul;
+    matmul.a = pixels + group * small_channels_;
+    matmul.a_row = p_.small.channels;
+    matmul.b = p_.weight + (group * small_channels_ * large_channels_ + first) * kernel_size_;
+    matmul.b_depth = large_channels_ * kernel_size_;
+    matmul.b_panel = kPanel;
+    matmul.c = columns;
+    matmul.c_row = matmul.columns = channels * kernel_size_;
+    matmul.depth = small_channels_;
+    OPSMITH_BEST(matmul_float)(matmul, 0, pixels_, 0, panels_of(matmul.columns));
     for (int64_t sample = 0; sample < p_.large.batch; ++sample) {
       for (int64_t channel = 0; channel < channels; ++channel) {
         const int64_t of_map = group * large_channels_ + first + channel;
-        add_up(columns + sample * pixels_of_sample_ * gemm.c_row + channel * kernel_size_, gemm.c_row,
+        add_up(columns + sample * pixels_of_sample_ * matmul.c_row + channel * kernel_size_, matmul.c_row,
                p_.bias == nullptr ? 0.0f : p_.bias[of_map],
                p_.large.data + sample * p_.large.batch_stride + of_map * p_.large.channel_stride);
       }
@@ -138,7 +138,7 @@ class Columns {
 
 }  // namespace
 
-bool column_product_pays(const ColumnProduct& product) {
+bool column_matmul_pays(const ColumnProduct& product) {
   return Columns(product).pays();
 }
 

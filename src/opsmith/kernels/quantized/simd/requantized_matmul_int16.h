@@ -1,5 +1,5 @@
 // RequantizedProduct of a panel that is unpacked to int16, some depth at a time: the compiler makes pmaddwd,
-// or its like, of the loop. Included by requantized_product.cpp alone.
+// or its like, of the loop. Included by requantized_matmul.cpp alone.
 
 namespace opsmith::quantized::OPSMITH_ISA {
 namespace {
@@ -51,7 +51,7 @@ void requantized_rows(const RequantizedProduct& p, int64_t panel, int64_t begin,
 
 }  // namespace
 
-void requantized_product(const RequantizedProduct& p, int64_t begin, int64_t end) {
+void requantized_matmul(const RequantizedProduct& p, int64_t begin, int64_t end) {
   for (int64_t panel = begin; panel < end; ++panel) {
     for (int64_t m = 0; m < p.m; m += kUnpackedRows) {
       requantized_rows(p, panel, m, std::min(m + kUnpackedRows, p.m));

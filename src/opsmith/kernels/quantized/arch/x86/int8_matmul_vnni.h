@@ -1,6 +1,6 @@
 // Int8Product with VNNI, of which an instruction multiplies 64 unsigned bytes by 64 signed ones and adds them
 // up by fours. The input's zero point is taken off afterwards: Σ (x - z)·w = Σ x·w - z·Σ w. For many rows the
-// weight is packed, a panel at a time. Included by int8_product.cpp alone.
+// weight is packed, a panel at a time. Included by int8_matmul.cpp alone.
 
 #include <cstring>
 
@@ -352,7 +352,7 @@ bool needs_shifted(const Int8Product&) {
   return false;
 }
 
-void int8_product(const Int8Product& p, int64_t begin, int64_t end) {
+void int8_matmul(const Int8Product& p, int64_t begin, int64_t end) {
   // So many rows of the input at a time as stay in the second cache.
   constexpr int64_t kCached = 1 << 18;
   const int64_t rows = std::max<int64_t>(4, kCached / std::max<int64_t>(p.k, 1) / 4 * 4);

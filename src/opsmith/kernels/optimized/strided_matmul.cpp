@@ -1,4 +1,4 @@
-#include "product.h"
+#include "strided_matmul.h"
 
 #include <algorithm>
 #include <type_traits>
@@ -112,12 +112,12 @@ void multiply_dots(const Product<T>& p, const ProductFunctions<T>& with) {
 
 // A batch's product, but for b.
 template <class T>
-Gemm<T> gemm_of(const Product<T>& p, int64_t batch) {
-  Gemm<T> gemm;
-  set_operands(gemm, p, batch);
-  gemm.a_depth = p.a.column;
-  gemm.columns = p.columns;
-  return gemm;
+Matmul<T> matmul_of(const Product<T>& p, int64_t batch) {
+  Matmul<T> matmul;
+  set_operands(matmul, p, batch);
+  matmul.a_depth = p.a.column;
+  matmul.columns = p.columns;
+  return matmul;
 }
 
 // Some panels of all batches; `b` are the first batch's.
@@ -136,13 +136,13 @@ void multiply_panels(const Product<T>& p, const ProductFunctions<T>& with, const
       const int64_t batch = at / each, piece = at % each;
       const int64_t row = piece / panel_pieces * rows_of_piece;
       const int64_t panel = panel_begin + piece % panel_pieces * panels_of_piece;
-      Gemm<T> gemm = gemm_of(p, batch);
-      gemm.b = b + batch * b_batch;
-      gemm.b_depth = b_depth;
-      gemm.b_panel = b_panel;
+      Matmul<T> matmul = matmul_of(p, batch);
+      matmul.b = b + batch * b_batch;
+      matmul.b_depth = b_depth;
+      matmul.b_panel = b_panel;
       const int64_t row_end = std::min(p.rows, row + rows_of_piece);
       const int64_t end_of_piece = std::min(panel_end, panel + panels_of_piece);
-      with.gemm(gemm, row, row_end, panel, end_of_piece);
+      with.matmul(matmul, row, row_end, panel, end_of_piece);
       if (p.finish.has_value()) {
         (*p.finish)(row, row_end, panel* kPanel, std::min(p.columns, end_of_piece * kPanel));
       }
@@ -240,17 +240,17 @@ bool multiply_packing(KernelRuntimeContext& context, const Product<T>& p, const 
       if (!is_packed || depth < p.depth) {
         pack(p, with, at, k, depth, packed);
       }
-      Gemm<T> gemm = gemm_of(p, at.batch);
-      gemm.a += k * p.a.column;
-      gemm.b = packed - at.first * size;
-      gemm.b_depth = std::is_same_v<T, float> ? kPanel : 0;
-      gemm.b_panel = size;
-      gemm.depth = depth;
+      Matmul<T> matmul = matmul_of(p, at.batch);
+      matmul.a += k * p.a.column;
+      matmul.b = packed - at.first * size;
+      matmul.b_depth = std::is_same_v<T, float> ? kPanel : 0;
+      matmul.b_panel = size;
+      matmul.depth = depth;
       if (k != 0) {
-        gemm.bias = nullptr;
-        gemm.beta = 1.0f;
+        matmul.bias = nullptr;
+        matmul.beta = 1.0f;
       }
-      with.gemm(gemm, at.row, at.row_end, at.first, at.end);
+      with.matmul(matmul, at.row, at.row_end, at.first, at.end);
     }
   });
   return true;
@@ -344,20 +344,20 @@ bool multiply_widened(KernelRuntimeContext& context, const Product<Float16>& p,
     for (int64_t i = 0; k == 0 && p.beta != 0.0f && i < count; ++i) {
       OPSMITH_BEST(widen_float16)(to + i * p.c.row, sums + i * kColumns, at.columns);
     }
-    Gemm<float> gemm;
-    gemm.a = rows + (at.batch * p.rows + row) * p.depth + k;
-    gemm.a_row = p.depth;
-    gemm.b = packed;
-    gemm.b_depth = kPanel;
-    gemm.b_panel = depth * kPanel;
-    gemm.c = sums;
-    gemm.c_row = kColumns;
-    gemm.bias = k == 0 ? bias : nullptr;
-    gemm.columns = at.columns;
-    gemm.depth = depth;
-    gemm.alpha = p.alpha;
-    gemm.beta = k != 0 ? 1.0f : p.beta;
-    with.gemm(gemm, 0, count, 0, panels_of(at.columns));
+    Matmul<float> matmul;
+    matmul.a = rows + (at.batch * p.rows + row) * p.depth + k;
+    matmul.a_row = p.depth;
+    matmul.b = packed;
+    matmul.b_depth = kPanel;
+    matmul.b_panel = depth * kPanel;
+    matmul.c = sums;
+    matmul.c_row = kColumns;
+    matmul.bias = k == 0 ? bias : nullptr;
+    matmul.columns = at.columns;
+    matmul.depth = depth;
+    matmul.alpha = p.alpha;
+    matmul.beta = k != 0 ? 1.0f : p.beta;
+    with.matmul(matmul, 0, count, 0, panels_of(at.columns));
     for (int64_t i = 0; k + depth == p.depth && i < count; ++i) {
       OPSMITH_BEST(narrow_float16)(sums + i * kColumns, to + i * p.c.row, at.columns);
     }

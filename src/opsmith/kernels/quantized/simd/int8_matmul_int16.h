@@ -1,5 +1,5 @@
 // Int8Product of an input that has been shifted to int16: the compiler makes pmaddwd, or its like, of the
-// loop. Included by int8_product.cpp alone.
+// loop. Included by int8_matmul.cpp alone.
 
 namespace opsmith::quantized::OPSMITH_ISA {
 namespace {

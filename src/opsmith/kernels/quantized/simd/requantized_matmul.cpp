@@ -116,9 +116,9 @@ void max_int8(const uint8_t* x, uint8_t* greatest, int64_t n, uint8_t sign_bit) 
 }  // namespace opsmith::quantized::OPSMITH_ISA
 
 #if defined(__AVX512VNNI__) && defined(__AVX512BW__) && defined(__AVX512VL__)
-#include "requantized_product_vnni.h"
+#include "../arch/x86/requantized_matmul_vnni.h"
 #elif defined(__AVX2__)
-#include "requantized_product_avx2.h"
+#include "../arch/x86/requantized_matmul_avx2.h"
 #else
-#include "requantized_product_int16.h"
+#include "requantized_matmul_int16.h"
 #endif

@@ -50,9 +50,9 @@ void quantize_row(const float* x, int64_t k, int64_t groups, int64_t steps, Quan
 }  // namespace opsmith::quantized::OPSMITH_ISA
 
 #if defined(__AVX512VNNI__) && defined(__AVX512BW__)
-#include "grouped_product_vnni.h"
+#include "../arch/x86/grouped_matmul_vnni.h"
 #elif defined(__AVX2__)
-#include "grouped_product_avx2.h"
+#include "../arch/x86/grouped_matmul_avx2.h"
 #else
-#include "grouped_product_int16.h"
+#include "grouped_matmul_int16.h"
 #endif

@@ -1,7 +1,7 @@
 // RequantizedProduct with VNNI, of which an instruction multiplies 64 unsigned bytes, here of the input, by
 // 64 signed ones and adds them up by fours: the sums of a panel's 16 columns lie in one register's lanes.
 // Sums begin with what the input's zero point comes to: Σ (x - z)·w = -z·Σ w + Σ x·w. Included by
-// requantized_product.cpp alone.
+// requantized_matmul.cpp alone.
 
 #include "vnni.h"
 
@@ -98,7 +98,7 @@ void requantized_columns(const RequantizedProduct& p, int64_t panel) {
 
 }  // namespace
 
-void requantized_product(const RequantizedProduct& p, int64_t begin, int64_t end) {
+void requantized_matmul(const RequantizedProduct& p, int64_t begin, int64_t end) {
   int64_t panel = begin;
   for (; panel + 4 <= end; panel += 4) {
     requantized_columns<4>(p, panel);

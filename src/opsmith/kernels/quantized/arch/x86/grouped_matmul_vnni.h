@@ -1,7 +1,7 @@
 // GroupedProduct with VNNI, of which an instruction multiplies 64 unsigned bytes, here of the weight, by 64
 // signed ones and adds them up by fours: the sums of a panel's 16 columns lie in one register's lanes. What
 // the input's zero point comes to is taken off by the weights' own sums, Σ (x - z)·w = Σ x·w - z·Σ w, which
-// are bytes for some steps. Included by grouped_product.cpp alone.
+// are bytes for some steps. Included by grouped_matmul.cpp alone.
 
 #include "vnni.h"
 
@@ -110,7 +110,7 @@ void all_rows(const GroupedProduct& p, int64_t panel) {
 
 }  // namespace
 
-void grouped_product(const GroupedProduct& p, int64_t begin, int64_t end) {
+void grouped_matmul(const GroupedProduct& p, int64_t begin, int64_t end) {
   int64_t panel = begin;
   if (p.m == 1) {
     for (; panel + 4 <= end; panel += 4) {

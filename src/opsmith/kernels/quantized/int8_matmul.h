@@ -1,4 +1,4 @@
-// A product of quantized activations with quantized weights, as simd/int8_product.cpp calculates it.
+// A product of quantized activations with quantized weights, as simd/int8_matmul.cpp calculates it.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // A product of quantized activations with quantized weights whose results are quantized again, as
-// simd/requantized_product.cpp calculates it; and the rows of activations that make a convolution one.
+// simd/requantized_matmul.cpp calculates it; and the rows of activations that make a convolution one.
 //
 // The weight is packed in panels of kPackedPanel columns. A panel begins with the sums of its columns, int32;
 // then come steps of 64 bytes, for 4 products of each column: byte 4·c + j has column c's value for product j

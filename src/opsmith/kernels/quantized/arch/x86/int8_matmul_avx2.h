@@ -1,5 +1,5 @@
 // Int8Product with AVX2, of which an instruction multiplies pairs of int16 and adds both products: of an
-// input that has been shifted to int16, by bytes of the weight that are widened. Included by int8_product.cpp
+// input that has been shifted to int16, by bytes of the weight that are widened. Included by int8_matmul.cpp
 // alone.
 
 #include <immintrin.h>
@@ -70,7 +70,7 @@ void int8_columns(const Int8Product& p, int64_t n) {
 
 }  // namespace
 
-void int8_product(const Int8Product& p, int64_t begin, int64_t end) {
+void int8_matmul(const Int8Product& p, int64_t begin, int64_t end) {
   int64_t n = begin;
   for (; n + kTileColumns <= end; n += kTileColumns) {
     int8_columns<kTileColumns>(p, n);

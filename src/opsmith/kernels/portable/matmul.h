@@ -30,7 +30,7 @@ template <class C>
 using TileFunction = void (*)(int64_t depth, const C* a, const C* b, C* c);
 
 template <class C>
-struct GemmTile {
+struct MatmulTile {
   TileFunction<C> compute;
   int64_t height;
   int64_t width;
@@ -40,7 +40,7 @@ struct GemmTile {
 // The accumulators are Height x Vectors registers of Bytes bytes: the numbers below leave room for a row of
 // b.
 template <class C, int Bytes, int Height, int Vectors>
-[[gnu::always_inline]] inline void gemm_tile(int64_t depth, const C* a, const C* b, C* c) {
+[[gnu::always_inline]] inline void matmul_tile(int64_t depth, const C* a, const C* b, C* c) {
   typedef C Vector __attribute__((vector_size(Bytes), aligned(alignof(C)), may_alias));
   constexpr int kLanes = Bytes / static_cast<int>(sizeof(C));
   constexpr int kWidth = kLanes * Vectors;
@@ -64,8 +64,8 @@ template <class C, int Bytes, int Height, int Vectors>
 }
 
 template <class C>
-[[gnu::noinline]] void gemm_tile_baseline(int64_t depth, const C* a, const C* b, C* c) {
-  gemm_tile<C, 16, 4, 2>(depth, a, b, c);
+[[gnu::noinline]] void matmul_tile_baseline(int64_t depth, const C* a, const C* b, C* c) {
+  matmul_tile<C, 16, 4, 2>(depth, a, b, c);
 }
 constexpr int64_t kBaselineHeight = 4;
 constexpr int64_t kBaselineBytes = 32;
@@ -73,7 +73,7 @@ constexpr int64_t kBaselineBytes = 32;
 constexpr int64_t kBaselineHeight = 4;
 constexpr int64_t kBaselineBytes = 32;
 template <class C>
-void gemm_tile_baseline(int64_t depth, const C* a, const C* b, C* c) {
+void matmul_tile_baseline(int64_t depth, const C* a, const C* b, C* c) {
   constexpr int64_t kWidth = kBaselineBytes / sizeof(C);
   std::fill_n(c, kBaselineHeight * kWidth, C(0));
   for (int64_t p = 0; p < depth; ++p) {
@@ -89,29 +89,30 @@ void gemm_tile_baseline(int64_t depth, const C* a, const C* b, C* c) {
 #if defined(__x86_64__) && defined(__GNUC__)
 // noinline: gcc 12 spills the accumulators of an AVX-512 tile that it inlines.
 template <class C>
-[[gnu::noinline, gnu::target("avx2,fma")]] void gemm_tile_avx2(int64_t depth, const C* a, const C* b, C* c) {
-  gemm_tile<C, 32, 6, 2>(depth, a, b, c);
+[[gnu::noinline, gnu::target("avx2,fma")]] void matmul_tile_avx2(int64_t depth, const C* a, const C* b,
+                                                                 C* c) {
+  matmul_tile<C, 32, 6, 2>(depth, a, b, c);
 }
 template <class C>
-[[gnu::noinline, gnu::target("avx512f,avx512dq")]] void gemm_tile_avx512(int64_t depth, const C* a,
-                                                                         const C* b, C* c) {
-  gemm_tile<C, 64, 6, 4>(depth, a, b, c);
+[[gnu::noinline, gnu::target("avx512f,avx512dq")]] void matmul_tile_avx512(int64_t depth, const C* a,
+                                                                           const C* b, C* c) {
+  matmul_tile<C, 64, 6, 4>(depth, a, b, c);
 }
 #endif
 
 template <class C>
-GemmTile<C> chosen_tile(int64_t n) {
+MatmulTile<C> chosen_tile(int64_t n) {
 #if defined(__x86_64__) && defined(__GNUC__)
   // A wide tile would be half empty over a narrow result.
   if (n * static_cast<int64_t>(sizeof(C)) > 64 && __builtin_cpu_supports("avx512f") &&
       __builtin_cpu_supports("avx512dq")) {
-    return {gemm_tile_avx512<C>, 6, 256 / static_cast<int64_t>(sizeof(C))};
+    return {matmul_tile_avx512<C>, 6, 256 / static_cast<int64_t>(sizeof(C))};
   }
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-    return {gemm_tile_avx2<C>, 6, 64 / static_cast<int64_t>(sizeof(C))};
+    return {matmul_tile_avx2<C>, 6, 64 / static_cast<int64_t>(sizeof(C))};
   }
 #endif
-  return {gemm_tile_baseline<C>, kBaselineHeight, kBaselineBytes / static_cast<int64_t>(sizeof(C))};
+  return {matmul_tile_baseline<C>, kBaselineHeight, kBaselineBytes / static_cast<int64_t>(sizeof(C))};
 }
 
 // The blocks that are packed at a time, in elements, and the grain size in products.
@@ -123,11 +124,11 @@ constexpr int64_t kGrainOfProducts = 1 << 17;
 
 }  // namespace detail
 
-// How many elements of temporary memory gemm takes.
+// How many elements of temporary memory matmul takes.
 template <class C>
-int64_t gemm_workspace(int64_t m, int64_t n, int64_t k) {
+int64_t matmul_workspace(int64_t m, int64_t n, int64_t k) {
   using namespace detail;
-  const GemmTile<C> tile = chosen_tile<C>(n);
+  const MatmulTile<C> tile = chosen_tile<C>(n);
   const int64_t height = ceil_divided(std::min(m, kBlockHeight), tile.height) * tile.height;
   const int64_t width = ceil_divided(std::min(n, kBlockWidth), tile.width) * tile.width;
   return (height + width) * std::min(k, kBlockDepth) + (k > kBlockDepth ? height * width : 0);
@@ -136,10 +137,10 @@ int64_t gemm_workspace(int64_t m, int64_t n, int64_t k) {
 // The product of an m x k and a k x n matrix. Without elements to sum over, the sums are 0. Long because its
 // two steps, packing and multiplying, share every bound of the block that the loops around them name.
 template <class C>
-[[gnu::noinline]] void gemm(int64_t m, int64_t n, int64_t k, Pack<C> pack_a, Pack<C> pack_b, Finish<C> finish,
-                            C* workspace) {
+[[gnu::noinline]] void matmul(int64_t m, int64_t n, int64_t k, Pack<C> pack_a, Pack<C> pack_b,
+                              Finish<C> finish, C* workspace) {
   using namespace detail;
-  const GemmTile<C> tile = chosen_tile<C>(n);
+  const MatmulTile<C> tile = chosen_tile<C>(n);
   for (int64_t row = 0; row < m; row += kBlockHeight) {
     const int64_t height = std::min(kBlockHeight, m - row);
     const int64_t a_panels = ceil_divided(height, tile.height);

@@ -1,5 +1,5 @@
 // GroupedProduct of a panel whose groups are unpacked, one after the other, to int16: the compiler makes
-// pmaddwd, or its like, of the loop. Included by grouped_product.cpp alone.
+// pmaddwd, or its like, of the loop. Included by grouped_matmul.cpp alone.
 
 namespace opsmith::quantized::OPSMITH_ISA {
 namespace {
@@ -76,7 +76,7 @@ void panel_rows(const GroupedProduct& p, int64_t panel, int64_t begin, int64_t e
 
 }  // namespace
 
-void grouped_product(const GroupedProduct& p, int64_t begin, int64_t end) {
+void grouped_matmul(const GroupedProduct& p, int64_t begin, int64_t end) {
   for (int64_t panel = begin; panel < end; ++panel) {
     for (int64_t m = 0; m < p.m; m += kRows) {
       panel_rows(p, panel, m, m + kRows < p.m ? m + kRows : p.m);
