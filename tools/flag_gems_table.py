@@ -5,9 +5,10 @@
     opsmith conform backend.yaml --check out --check in-place --dtype float32 --samples 3 -o variants.json
     python tools/flag_gems_table.py backend.yaml forward.json variants.json
 
-``backend.yaml`` has ``libraries: [flag_gems.yaml, optimized, random, portable]``; a later
-file of results replaces what an earlier one says of a check.  Without arguments, only the tables are written
-anew.
+``backend.yaml`` has ``libraries: [flag_gems.yaml, optimized, random, portable]``; a later file of results
+replaces what an earlier one says of a check.  Columns that no file has stay as they were: those of bfloat16,
+which the interpreter lacks, come from ``triton: {backend: host}`` and ``--check forward --dtype bfloat16``.
+Without arguments, only the tables are written anew.
 """
 
 import re
@@ -38,7 +39,6 @@ _TABLE = re.compile(
     r"(<!-- (results|absent) of FlagGems -->\n).*?(?=<!-- end of FlagGems -->)", re.S
 )
 
-_BFLOAT16 = "interpreter: not in bfloat16"
 CAUSES = {
     "asks for a Tensor of CUDA": r"CUDA|is_cuda",
     "calls the operator that it is": r"RecursionError",
@@ -53,7 +53,7 @@ CAUSES = {
     "order of equal elements": r"(float16|bool)\[8000\]\): result 1 differs",
     "`out` as it is": r"out= of (another dtype|strided|empty)",
     "other values or shapes": r"differs|on the CPU",
-    _BFLOAT16: r"cannot compute in bfloat16",
+    "interpreter: not in bfloat16": r"cannot compute in bfloat16",
     "interpreter: too slow": r"no end after",
 }
 """The causes of failures as people read them, the first whose pattern is found in a failure's message."""
@@ -61,11 +61,11 @@ CAUSES = {
 
 @dataclass
 class Row:
-    """One operator of FlagGems: its checks by column, passed and all, and the causes of failures."""
+    """One operator of FlagGems: its checks, passed and all, and the causes of failures, by column."""
 
     entries: list[str]
     checks: dict[str, tuple[int, int]] = field(default_factory=dict)
-    causes: list[str] = field(default_factory=list)
+    causes: dict[str, list[str]] = field(default_factory=dict)
 
 
 @dataclass
@@ -78,7 +78,7 @@ class Kept:
     date: str
     rows: dict[str, Row]
     absent: dict[str, list[str]]
-    format: int = 1
+    format: int = 2
 
 
 def keep(backend: str, results: Iterable[Path]) -> None:
@@ -95,7 +95,12 @@ def keep(backend: str, results: Iterable[Path]) -> None:
     )
     about = {facts.name: facts.operator for facts in known_entries(cache_root())}
     entries = {name: _nearest(name, called, about) for name in planned}
-    rows = {name: _row(found, verdicts.values()) for name, found in entries.items() if found}
+    earlier = _kept().rows
+    rows = {
+        name: _row(found, verdicts.values(), earlier.get(name))
+        for name, found in entries.items()
+        if found
+    }
     absent = _not_planned(opened)
     absent["no entry of OpInfo calls it forward"] = [
         name for name, found in entries.items() if not found
@@ -131,7 +136,7 @@ def _nearest(name: str, called: Mapping[str, set[str]], about: Mapping[str, str]
     return sorted(entry for entry in calling if len(called[entry]) == fewest)
 
 
-def _row(entries: list[str], verdicts: Iterable[Verdict]) -> Row:
+def _row(entries: list[str], verdicts: Iterable[Verdict], earlier: Row | None) -> Row:
     row = Row(entries)
     for verdict in verdicts:
         if (
@@ -144,8 +149,10 @@ def _row(entries: list[str], verdicts: Iterable[Verdict]) -> Row:
         passed, total = row.checks.get(column, (0, 0))
         row.checks[column] = passed + (verdict.status is Status.PASSED), total + 1
         if verdict.status is not Status.PASSED:
-            row.causes.append(_cause(verdict))
-    row.causes = [cause for cause in CAUSES if cause in row.causes]
+            row.causes.setdefault(column, []).append(_cause(verdict))
+    for column in (set(earlier.checks) if earlier else set()) - set(row.checks):
+        row.checks[column] = earlier.checks[column]
+        row.causes[column] = earlier.causes.get(column, [])
     return row
 
 
@@ -166,22 +173,26 @@ def _not_planned(opened: OpenedBackend) -> dict[str, list[str]]:
     return dict(absent)
 
 
+def _kept() -> Kept:
+    return read_checked(
+        RESULTS, Kept, 2, "results of FlagGems", "run tools/flag_gems_table.py with results"
+    )
+
+
 def with_tables(page: str) -> str:
     """The text of the page with its tables written anew."""
-    kept = read_checked(
-        RESULTS, Kept, 1, "results of FlagGems", "run tools/flag_gems_table.py with results"
-    )
+    kept = _kept()
     tables = {"results": _results(kept), "absent": _absent(kept)}
     return _TABLE.sub(lambda found: f"{found[1]}\n{tables[found[2]]}\n\n", page)
 
 
 def _results(kept: Kept) -> str:
-    whole = sum(not row.causes or row.causes == [_BFLOAT16] for row in kept.rows.values())
+    whole = sum(not any(row.causes.values()) for row in kept.rows.values())
     where = (
         f"FlagGems {kept.flag_gems}, Triton {kept.triton}, torch {kept.torch}, {kept.date}: {whole} of "
-        f"{len(kept.rows)} operators pass in all dtypes but bfloat16, {_passed(kept, COLUMNS[0])} checks in "
-        f"float32, {_passed(kept, COLUMNS[1])} in float16, {_passed(kept, COLUMNS[3])} in int64, "
-        f"{_passed(kept, COLUMNS[4])} in bool, {_passed(kept, COLUMNS[5])} with `out=` and in place."
+        f"{len(kept.rows)} operators pass in all dtypes, {_passed(kept, COLUMNS[0])} checks in float32, "
+        + ", ".join(f"{_passed(kept, column)} in {column}" for column in COLUMNS[1:-1])
+        + f", {_passed(kept, COLUMNS[-1])} with `out=` and in place."
     )
     lines = [f"| operator | {' | '.join(COLUMNS)} | fails |", "|---" * (len(COLUMNS) + 2) + "|"]
     lines += [_line(name, row) for name, row in kept.rows.items()]
@@ -199,7 +210,8 @@ def _line(name: str, row: Row) -> str:
         passed, total = row.checks.get(column, (0, 0))
         bold = "" if passed == total else "**"
         cells.append(f"{bold}{passed}/{total}{bold}" if total else "")
-    causes = "; ".join(row.causes)
+    found = {cause for of_column in row.causes.values() for cause in of_column}
+    causes = "; ".join(cause for cause in CAUSES if cause in found)
     return f"| `{name}` | {' | '.join(cells)} | {causes} |"
 
 
