@@ -88,6 +88,7 @@ def test_the_entry_points_of_torch_and_pytest_import_no_more_than_themselves() -
         "opsmith.base.on_demand",
         "opsmith.runtime",
         "opsmith.runtime.autoload",
+        "opsmith.runtime.records",
         "opsmith.runtime.records.trace",
     }
     assert {each for each in imported_by("-c", PLUGIN) if each.startswith("opsmith.")} == {
