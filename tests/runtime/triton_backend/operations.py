@@ -41,7 +41,7 @@ def integers(x, y, out, halvings, n, BLOCK: tl.constexpr):  # noqa: N803
     while left > 1:
         left = left // 2
         count += 1
-    tl.store(halvings, count)
+    tl.store(halvings, tl.maximum(count, -5))
 
 
 @triton.jit

@@ -142,6 +142,23 @@ def test_launchers_and_what_they_tune() -> None:
     agree(lambda x: torch.softmax(x, -1), torch.randn(2, 3, 7))
 
 
+def test_flag_gems_is_given_numbers_as_torch_library_gives_them() -> None:
+    from opsmith.runtime.triton.flag_gems import called_by_torch_library
+
+    seen: list[tuple[Any, Any]] = []
+
+    def add(A: Tensor, B: Any, *, alpha: Any = None) -> None:  # noqa: N803
+        seen.append((B, alpha))
+
+    schema = "add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"
+    function = called_by_torch_library(add, SIM.plan.entry("add.Tensor"), schema)
+    x, row = torch.ones(2, device="sim"), torch.ones(1)
+    for other in (torch.tensor(0.5), torch.tensor(3), row):
+        function(x, other, alpha=2)
+    function(x, 0.5, alpha=1)
+    assert seen == [(0.5, 2), (3, 2), (row, 2), (0.5, None)]
+
+
 def test_nothing_is_launched_for_no_elements() -> None:
     x = torch.empty(0, 3, device="sim")
     assert torch.add(x, 1).shape == torch.sigmoid(x).shape == torch.softmax(x, 1).shape == (0, 3)

@@ -22,6 +22,7 @@ from typing import Any
 import torch
 
 from opsmith.description import Kernel, parameters_of
+from opsmith.plan import Entry, Operands
 from opsmith.runtime.python.overloads import overload_of
 from opsmith.runtime.triton.device import triton_device
 from opsmith.runtime.triton.interpreter import with_first_configuration
@@ -49,32 +50,26 @@ def import_flag_gems(*, is_interpreted: bool) -> ModuleType:
     return module
 
 
-def with_its_defaults(
-    function: Callable[..., Any], kernel: Kernel, schema: str
+def called_by_torch_library(
+    function: Callable[..., Any], entry: Entry, schema: str
 ) -> Callable[..., Any]:
-    """``function`` with its own default for each argument that has the schema's.
+    """``function`` with the arguments that ``torch.library`` gives it.
 
-    As ``torch.library`` calls it, which leaves such arguments out: ``stride`` is ``[]`` in the schema of
-    ``avg_pool2d``, and the function takes None.
+    That leaves out those with the schema's defaults, of which the function has its own: ``stride`` is ``[]``
+    in the schema of ``avg_pool2d``, and the function takes None.  And it gives numbers as numbers:
+    ``x * 0.5`` calls ``mul.Tensor``, which has a Tensor for them, on the CPU.
     """
+    assert entry.call is not None
+    others = _other_defaults(function, entry.call.kernel, schema)
     names = parameters_of(schema).positional
-    parameters = inspect.signature(function).parameters
-    # By position the names may differ.
-    own = {**parameters, **dict(zip(names, parameters.values(), strict=False))}
-    others = {
-        each.name: (each.default_value, own[each.name].default)
-        for each in overload_of(kernel.operator)._schema.arguments
-        if each.has_default_value()
-        and each.name in own
-        and own[each.name].default not in (inspect.Parameter.empty, each.default_value)
-    }
-    if not others:
-        return function
     at = [(index, *others[name]) for index, name in enumerate(names) if name in others]
+    has_numbers = entry.call.operands is Operands.SCALARS_FROM_CPU
+    if not others and not has_numbers:
+        return function
 
     @functools.wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
-        values = [*args]
+        values = [_number(each) for each in args] if has_numbers else [*args]
         for index, default, its in at:
             if values[index] == default:
                 values[index] = its
@@ -84,6 +79,28 @@ def with_its_defaults(
         return function(*values, **kwargs)
 
     return called
+
+
+def _other_defaults(
+    function: Callable[..., Any], kernel: Kernel, schema: str
+) -> dict[str, tuple[Any, Any]]:
+    """The schema's default and the function's of the arguments for which they are not the same."""
+    parameters = inspect.signature(function).parameters
+    # By position the names may differ.
+    names = parameters_of(schema).positional
+    own = {**parameters, **dict(zip(names, parameters.values(), strict=False))}
+    return {
+        each.name: (each.default_value, own[each.name].default)
+        for each in overload_of(kernel.operator)._schema.arguments
+        if each.has_default_value()
+        and each.name in own
+        and own[each.name].default not in (inspect.Parameter.empty, each.default_value)
+    }
+
+
+def _number(value: Any) -> Any:
+    is_number = isinstance(value, torch.Tensor) and value.is_cpu and value.dim() == 0
+    return value.item() if is_number else value
 
 
 def _backend() -> str:

@@ -13,7 +13,7 @@ from opsmith.errors import KernelRejected
 from opsmith.plan import Entry
 from opsmith.runtime.python.kernel_modules import absent, module_of, needed, refusal
 from opsmith.runtime.triton.device import backend_of_the_device
-from opsmith.runtime.triton.flag_gems import import_flag_gems, with_its_defaults
+from opsmith.runtime.triton.flag_gems import called_by_torch_library, import_flag_gems
 from opsmith.runtime.triton.interpreter import interpret_on_devices
 
 
@@ -73,7 +73,8 @@ def _callable(entry: Entry, kernel: Kernel, schema: str) -> Callable[..., Any]:
     if launch.form is TritonForm.LAUNCHER:
         check_callable(found, schema, kernel.operator, kernel.location)
         launcher: Callable[..., Any] = found
-        return with_its_defaults(found, kernel, schema) if launch.module == FLAG_GEMS else launcher
+        is_of_flag_gems = launch.module == FLAG_GEMS
+        return called_by_torch_library(found, entry, schema) if is_of_flag_gems else launcher
     # Here: only a kernel that is launched needs them.
     from opsmith.runtime.triton.elements import ElementsLauncher
     from opsmith.runtime.triton.launch import FunctionLauncher

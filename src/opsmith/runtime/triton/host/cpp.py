@@ -12,7 +12,16 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-from opsmith.runtime.triton.host.ir import Operation, Region, Type, functions, type_of, types_of
+from opsmith.runtime.triton.host.ir import (
+    NAME,
+    VALUE,
+    Operation,
+    Region,
+    Type,
+    functions,
+    type_of,
+    types_of,
+)
 
 # Of elements a and b: what C++ computes as Triton does, wrapping integers (-fwrapv).
 _BINARY = {
@@ -161,7 +170,7 @@ class _Writer:
         self._lines.append(line)
 
     def _bind(self, value: str, kind: Type, name: str = "") -> str:
-        name = name or "v" + re.sub(r"\W", "_", value[1:])
+        name = name or "v" + re.sub(r"\W", "_", value[1:].replace("-", "minus"))
         self._values[value] = (name, kind)
         return name
 
@@ -496,7 +505,7 @@ class _Writer:
     # ---- control flow ----
 
     def _scf_for(self, operation: Operation) -> None:
-        loop = re.match(r" (%[\w.]+) = (\S+) to (\S+) step (\S+)", operation.text)
+        loop = re.match(rf" ({NAME}) = (\S+) to (\S+) step (\S+)", operation.text)
         assert loop is not None
         kind = type_of(operation.types)
         carried = re.search(r"iter_args\((.*?)\) -> ", operation.text)
@@ -540,7 +549,7 @@ class _Writer:
         self._say("}")
 
     def _scf_while(self, operation: Operation) -> None:
-        starts = re.findall(r"(%[\w.]+) = (%[\w.#]+)", operation.text)
+        starts = re.findall(rf"({NAME}) = ({VALUE})", operation.text)
         before, after = operation.regions
         names = []
         for argument, start in starts:

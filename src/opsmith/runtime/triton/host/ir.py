@@ -8,9 +8,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-_RESULTS = re.compile(r"(%[\w.]+(?:, %[\w.]+)*)(?::(\d+))? = (.*)", re.S)
-_NAME = re.compile(r'"?([a-z_]+\.[\w.]+)"?')
-_VALUE = re.compile(r"%[\w.]+(?:#\d+)?")
+NAME = r"%[\w.-]+"
+"""The pattern of a value's name; that of a constant may have a sign: ``%c-1_i32``."""
+
+_RESULTS = re.compile(rf"({NAME}(?:, {NAME})*)(?::(\d+))? = (.*)", re.S)
+_OPERATION = re.compile(r'"?([a-z_]+\.[\w.]+)"?')
+VALUE = rf"{NAME}(?:#\d+)?"
+_VALUE = re.compile(VALUE)
 _BLOCK = re.compile(r"\^bb\d+(?:\((.*)\))?:")
 _TENSOR = re.compile(r"tensor<((?:\d+x)*)(.*)>")
 
@@ -158,7 +162,7 @@ def _operation(line: str, lines: Iterator[str]) -> Operation:
         regions.append(region)
         opens = closing.endswith("{")
         tail = closing
-    named = _NAME.match(head)
+    named = _OPERATION.match(head)
     if named is None:
         raise NotImplementedError(f"`{line}`")
     text = head[named.end() :]
