@@ -50,4 +50,5 @@ def mathematics(x, out, n, BLOCK: tl.constexpr):  # noqa: N803
     value = tl.load(x + at, mask=at < n, other=0.5)
     value = libdevice.tanh(value) + tl.math.erf(value) + libdevice.log1p(tl.abs(value))
     value, _ = tl.split(tl.join(value, -value))
+    value = libdevice.pow(value, 2) + libdevice.div_rz(value, 3.0 * value / value)
     tl.store(out + at, tl.fma(value, value, tl.sigmoid(value)), mask=at < n)

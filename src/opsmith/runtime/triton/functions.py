@@ -42,8 +42,8 @@ def callable_of_kernel(entry: Entry, schema: str) -> Callable[..., Any]:
         try:
             return call(*args, **kwargs)
         except not_compiled as error:
-            cause = "" if error.__cause__ is None else f"\n{error.__cause__}"
-            text = f"{who} `{kernel.symbol}` for this call of `{kernel.operator}`: {error}{cause}"
+            why = _innermost(error, not_compiled)
+            text = f"{who} `{kernel.symbol}` for this call of `{kernel.operator}`: {why}"
             raise refusal(kernel, text) from error
 
     return computed
@@ -61,6 +61,14 @@ def _compilers_errors(kernel: Kernel) -> tuple[type[Exception], ...]:
     )
     # An interpreter that fails has written to its copies alone: no Tensor has changed.
     return compiling.CompilationError, running.OutOfResources, running.InterpreterError
+
+
+def _innermost(error: BaseException, kinds: tuple[type[Exception], ...]) -> str:
+    """The place in the innermost function called, and what is wrong there: callers' places are its causes."""
+    while isinstance(error.__cause__, kinds):
+        error = error.__cause__
+    text, cause = str(error), "" if error.__cause__ is None else str(error.__cause__)
+    return text if cause in text else f"{text}\n{cause}"
 
 
 def _callable(entry: Entry, kernel: Kernel, schema: str) -> Callable[..., Any]:

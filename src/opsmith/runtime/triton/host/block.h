@@ -90,6 +90,14 @@ template <class T>
 T divided(T a, T b) {
   return a / b;
 }
+// Rounded toward zero: the remainder of a correctly rounded quotient is exact.
+template <class T>
+T divided_toward_zero(T a, T b) {
+  const T nearest = a / b;
+  const T remainder = std::fma(-nearest, b, a);
+  const bool is_larger = remainder != 0 && std::signbit(remainder) != std::signbit(a);
+  return std::isfinite(remainder) && is_larger ? std::nextafter(nearest, T{0}) : nearest;
+}
 template <class T>
 T bessel_i0(T x) {
   return std::cyl_bessel_i(T{0}, std::fabs(x));

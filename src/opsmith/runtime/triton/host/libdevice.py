@@ -16,6 +16,7 @@ _OTHERS = {
     "cyl_bessel_i0": (1, "bessel_i0"),
     "cyl_bessel_i1": (1, "bessel_i1"),
     "div_rn": (2, "divided"),
+    "div_rz": (2, "divided_toward_zero"),
     "fast_erf": (1, "std::erf"),
     "fast_tanh": (1, "std::tanh"),
     "rsqrt": (1, "inverse_root"),
@@ -28,11 +29,16 @@ _PREDICATES = {
     "isnan": "std::isnan",
     "signbit": "std::signbit",
 }
+# Their second operand may be an integer, too.
+_WITH_INTEGERS = ("pow",)
 _FLOATS = (core.dtype("fp32"), core.dtype("fp64"))
+_INT32 = core.dtype("int32")
 
 
 def _function(name: str, symbol: str, operands: int, result: Any = None) -> Any:
     symbols = {(each,) * operands: (symbol, result or each) for each in _FLOATS}
+    if name in _WITH_INTEGERS:
+        symbols |= {(each, _INT32): (symbol, each) for each in _FLOATS}
 
     def of_elements(*args: Any, _semantic: Any = None) -> Any:
         return core.extern_elementwise(
@@ -50,6 +56,4 @@ _functions = {
 globals().update(
     {name: _function(name, symbol, count) for name, (count, symbol) in _functions.items()}
 )
-globals().update(
-    {name: _function(name, symbol, 1, core.dtype("int32")) for name, symbol in _PREDICATES.items()}
-)
+globals().update({name: _function(name, symbol, 1, _INT32) for name, symbol in _PREDICATES.items()})
