@@ -8,6 +8,7 @@ A damaged file is planned anew, never trusted.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -140,8 +141,12 @@ def _encode(value: Any) -> str:
 
 def _decode(kind: type, value: Any) -> Any:
     if issubclass(kind, Path):
-        return Path(value)
+        return _path(value)
     raise NotImplementedError(kind)
+
+
+# The places of thousands of kernels lie in a few files.
+_path = functools.lru_cache(Path)
 
 
 def _digest_file(path: Path) -> str:

@@ -50,21 +50,23 @@ class OpenedBackend:
     @cached_property
     def plan(self) -> Plan:
         """The plan: as an installed package carries it, as it was kept, or made anew."""
-        carried = carried_plan(self.path)
-        if carried and (plan := read_plan(carried, self.path.parent)):
-            return plan
-        if self._cache is None:
-            return self._planned()
-        return kept_plan(self.outline, self._cache, self._planned)
+        with collector_paused():
+            carried = carried_plan(self.path)
+            if carried and (plan := read_plan(carried, self.path.parent)):
+                return plan
+            if self._cache is None:
+                return self._planned()
+            return kept_plan(self.outline, self._cache, self._planned)
 
     @cached_property
     def compiled_plan(self) -> Plan:
         """The plan without kernels that are called in Python: what code is generated for."""
         if not self.outline.calls_python:
             return self.plan
-        if self._cache is None:
-            return self._planned_to_compile()
-        return kept_plan(self.outline, self._cache, self._planned_to_compile, "compiled")
+        with collector_paused():
+            if self._cache is None:
+                return self._planned_to_compile()
+            return kept_plan(self.outline, self._cache, self._planned_to_compile, "compiled")
 
     def _planned(self) -> Plan:
         return self._resolved(self.description)
@@ -75,8 +77,7 @@ class OpenedBackend:
     def _resolved(self, description: Backend) -> Plan:
         from opsmith.plan.resolver import resolve  # what a kept plan does without
 
-        with collector_paused():
-            return resolve(description, self.catalogue)
+        return resolve(description, self.catalogue)
 
 
 def open_backend(name: str) -> OpenedBackend:
