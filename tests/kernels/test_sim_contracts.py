@@ -126,6 +126,7 @@ REFUSED: dict[str, Call] = {
     "index_put": put,
     "masked_fill_": lambda m: m[1:21].masked_fill_(m.view(torch.bool)[:20], 3),
     "cumsum": lambda m: torch.cumsum(m[:20], 0, out=m[1:21]),
+    "pow of a number": lambda m: torch.pow(2, m[:20], out=m[1:21]),
     "topk": lambda m: torch.topk(
         m, 2, out=(m[:2], torch.empty(2, dtype=torch.int64, device=m.device))
     ),

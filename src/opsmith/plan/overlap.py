@@ -71,6 +71,8 @@ _COMPARED: Mapping[str, tuple[RefusedOverlap, ...]] = {
     "max.dim_max": (RefusedOverlap("max", "self"), RefusedOverlap("max_values", "self")),
     "min.dim_min": (RefusedOverlap("min", "self"), RefusedOverlap("min_indices", "self")),
     "nonzero.out": (RefusedOverlap("out", "out"), RefusedOverlap("out", "self", wholly=True)),
+    # It calls pow.Tensor_Tensor_out.
+    "pow.Scalar_out": (RefusedOverlap("out", "out"), RefusedOverlap("out", "exponent")),
     "sort.values": (RefusedOverlap("values", "self"),),
     "sort.values_stable": (RefusedOverlap("values", "self"),),
     "stack.out": (RefusedOverlap("out", "tensors"),),

@@ -217,6 +217,28 @@ def test_integers_and_python_floats_promote_to_the_default_dtype() -> None:
     compare(torch.mul, torch.tensor([2049, 3]), torch.tensor([1.0, 2.0], dtype=torch.float16))
 
 
+def test_integers_are_calculated_in_the_default_dtype() -> None:
+    x, y = torch.tensor([2**31 - 1, 1234567891]), torch.tensor([3, 7])
+    torch.set_default_dtype(torch.float64)
+    try:
+        for function in (
+            torch.sqrt,
+            torch.sin,
+            torch.log,
+            torch.rsqrt,
+            torch.reciprocal,
+            torch.logit,
+        ):
+            compare(function, x)
+        for function in (torch.div, torch.atan2):
+            compare(function, x, y)
+        for function in (torch.add, torch.mul, torch.pow, torch.fmod, torch.clamp_min):
+            compare(function, x, 0.1)
+        compare(torch.pow, 1.1, y)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
 def test_integers_wrap_and_divide_as_atens() -> None:
     least = torch.tensor([torch.iinfo(torch.int64).min, -7, 7, 5])
     for other in (-1, 2, -2):

@@ -39,7 +39,7 @@ void Operands::add(const Tensor& tensor) {
 
 void Operands::add(const Scalar& scalar) {
   number = promoted(number, scalar.isBoolean()         ? ScalarType::Bool
-                            : scalar.isFloatingPoint() ? kDefaultFloat
+                            : scalar.isFloatingPoint() ? ScalarType::Float
                                                        : ScalarType::Long);
 }
 

@@ -7,16 +7,19 @@
 
 namespace opsmith::portable {
 
-// PyTorch's default dtype is Float here: kernels see programs, in which it has been decided.
-inline constexpr ScalarType kDefaultFloat = ScalarType::Float;
+// What integers and numbers become that are calculated as floats: PyTorch's default dtype, which the result
+// tells where a program has set it to Double. ExecuTorch's programs have Float for it.
+inline ScalarType default_dtype(const Tensor& out) {
+  return !in_executorch() && out.scalar_type() == ScalarType::Double ? ScalarType::Double : ScalarType::Float;
+}
 
 constexpr bool is_integral(ScalarType dtype) {  // Bool is none
   return executorch::runtime::isIntegralType(dtype, /*includeBool=*/false);
 }
 
-// The result's dtype of sin, div and mean: Float for integers and bools.
-constexpr ScalarType float_dtype(ScalarType dtype) {
-  return is_floating(dtype) ? dtype : kDefaultFloat;
+// The dtype in which sin and div calculate a result from operands of this one.
+inline ScalarType float_dtype(ScalarType dtype, const Tensor& out) {
+  return is_floating(dtype) ? dtype : default_dtype(out);
 }
 
 // The three kinds of operand, in falling order of precedence.
@@ -38,6 +41,12 @@ ScalarType common_dtype(const Operand&... operands) {
   Operands all;
   (all.add(operands), ...);
   return all.dtype();
+}
+
+// The same of a Tensor and a number: a float among integers is of the default dtype.
+inline ScalarType common_dtype_for(const Tensor& out, const Tensor& self, const Scalar& number) {
+  const ScalarType dtype = common_dtype(self, number);
+  return is_floating(self.scalar_type()) ? dtype : is_floating(dtype) ? default_dtype(out) : dtype;
 }
 
 // For operators that ATen does not calculate with bools, and ExecuTorch does: rejects a call with bools on a

@@ -219,7 +219,7 @@ Tensor& gelu_out(KernelRuntimeContext& context, const Tensor& self, std::string_
 
 // log(a / (1 - a)), of an element that is kept within [eps, 1 - eps] where there is one.
 Tensor& logit_out(KernelRuntimeContext& context, const Tensor& self, std::optional<double> eps, Tensor& out) {
-  const ScalarType dtype = float_dtype(self.scalar_type());
+  const ScalarType dtype = float_dtype(self.scalar_type(), out);
   // ExecuTorch's takes any operand to Float and Double.
   if (out.scalar_type() != ScalarType::Float && out.scalar_type() != ScalarType::Double &&
       !out_is(context, dtype, out)) {

@@ -161,7 +161,7 @@ Tensor& mul(KernelRuntimeContext& context, ScalarType dtype, const Tensor& self,
 template <const char* Name>
 Tensor& div(KernelRuntimeContext& context, ScalarType dtype, const Tensor& self, const Tensor& other,
             Tensor& out) {
-  return binary<Name>(context, Floating{}, float_dtype(dtype), self, other, out, kQuotient, kOther);
+  return binary<Name>(context, Floating{}, float_dtype(dtype, out), self, other, out, kQuotient, kOther);
 }
 
 // The functions below meet no divisor of 0, and take care of -1: the least integer over it would trap.
@@ -336,7 +336,7 @@ Tensor& add_out(KernelRuntimeContext& context, const Tensor& self, const Tensor&
 
 Tensor& add_scalar_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& other,
                        const Scalar& alpha, Tensor& out) {
-  const ScalarType dtype = common_dtype(self, other);
+  const ScalarType dtype = common_dtype_for(out, self, other);
   // ExecuTorch's goes from and to Half and BFloat16 as well.
   const bool is_narrowed =
       compute_dtype(dtype) == ScalarType::Float && compute_dtype(out.scalar_type()) == ScalarType::Float;
@@ -357,7 +357,7 @@ Tensor& sub_out(KernelRuntimeContext& context, const Tensor& self, const Tensor&
 
 Tensor& sub_scalar_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& other,
                        const Scalar& alpha, Tensor& out) {
-  const ScalarType dtype = common_dtype(self, other);
+  const ScalarType dtype = common_dtype_for(out, self, other);
   return out_is(context, dtype, out) && is_no_bool(context, self)
              ? sub<kSubScalar>(context, dtype, self, number(other, compute_dtype(dtype)), other.isBoolean(),
                                alpha, out)
@@ -372,7 +372,7 @@ Tensor& mul_out(KernelRuntimeContext& context, const Tensor& self, const Tensor&
 }
 
 Tensor& mul_scalar_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& other, Tensor& out) {
-  const ScalarType dtype = common_dtype(self, other);
+  const ScalarType dtype = common_dtype_for(out, self, other);
   return out_is(context, dtype, out)
              ? mul<kMulScalar>(context, dtype, self, number(other, compute_dtype(dtype)), out)
              : out;
@@ -391,7 +391,7 @@ Tensor& div_out(KernelRuntimeContext& context, const Tensor& self, const Tensor&
 }
 
 Tensor& div_scalar_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& other, Tensor& out) {
-  const ScalarType dtype = float_dtype(common_dtype(self, other));
+  const ScalarType dtype = float_dtype(common_dtype_for(out, self, other), out);
   return out_is(context, dtype, out)
              ? div<kDivScalar>(context, dtype, self, number(other, compute_dtype(dtype)), out)
              : out;
@@ -404,8 +404,8 @@ Tensor& div_mode_out(KernelRuntimeContext& context, const Tensor& self, const Te
 
 Tensor& div_scalar_mode_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& other,
                             std::optional<std::string_view> rounding_mode, Tensor& out) {
-  const ScalarType dtype = common_dtype(self, other);
-  const ScalarType divided_as = rounding_mode.has_value() ? dtype : float_dtype(dtype);
+  const ScalarType dtype = common_dtype_for(out, self, other);
+  const ScalarType divided_as = rounding_mode.has_value() ? dtype : float_dtype(dtype, out);
   return div_mode<kDivScalarMode>(context, dtype, self, number(other, compute_dtype(divided_as)),
                                   rounding_mode, out);
 }
@@ -418,7 +418,7 @@ Tensor& fmod_out(KernelRuntimeContext& context, const Tensor& self, const Tensor
 }
 
 Tensor& fmod_scalar_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& other, Tensor& out) {
-  const ScalarType dtype = common_dtype(self, other);
+  const ScalarType dtype = common_dtype_for(out, self, other);
   if (in_executorch() && overflows(other, dtype)) {
     return fmod_of_doubles(context, dtype, self, number(other, ScalarType::Double), out);
   }
@@ -431,13 +431,13 @@ Tensor& remainder_out(KernelRuntimeContext& context, const Tensor& self, const T
 
 Tensor& remainder_scalar_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& other,
                              Tensor& out) {
-  const ScalarType dtype = common_dtype(self, other);
+  const ScalarType dtype = common_dtype_for(out, self, other);
   return divided<kRemainderScalar>(context, dtype, self, number(other, dtype), out, kRemainderFloor);
 }
 
 Tensor& remainder_scalar_tensor_out(KernelRuntimeContext& context, const Scalar& self, const Tensor& other,
                                     Tensor& out) {
-  const ScalarType dtype = common_dtype(self, other);
+  const ScalarType dtype = common_dtype_for(out, other, self);
   return divided<kRemainderScalarTensor>(context, dtype, number(self, dtype), other, out, kRemainderFloor);
 }
 
@@ -449,7 +449,7 @@ Tensor& floor_divide_out(KernelRuntimeContext& context, const Tensor& self, cons
 // other - alpha self
 Tensor& rsub_scalar_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& other,
                         const Scalar& alpha, Tensor& out) {
-  const ScalarType dtype = common_dtype(self, other);
+  const ScalarType dtype = common_dtype_for(out, self, other);
   return out_is(context, dtype, out) && is_no_bool(context, self)
              ? sub<kRsubScalar>(context, dtype, number(other, compute_dtype(dtype)), self, other.isBoolean(),
                                 alpha, out)
@@ -457,7 +457,7 @@ Tensor& rsub_scalar_out(KernelRuntimeContext& context, const Tensor& self, const
 }
 
 Tensor& atan2_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& other, Tensor& out) {
-  return binary<kAtan2>(context, Floating{}, float_dtype(common_dtype(self, other)), self, other, out,
+  return binary<kAtan2>(context, Floating{}, float_dtype(common_dtype(self, other), out), self, other, out,
                         [](auto a, auto b) { return std::atan2(a, b); });
 }
 

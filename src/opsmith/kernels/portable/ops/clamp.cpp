@@ -120,7 +120,7 @@ Tensor& clamp_tensor_out(KernelRuntimeContext& context, const Tensor& self, cons
 }
 
 Tensor& clamp_min_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& min, Tensor& out) {
-  const ScalarType dtype = common_dtype(self, min);
+  const ScalarType dtype = common_dtype_for(out, self, min);
   Scalar limit = min;
   if (!takes_limit(context, Side::kLower, limit, dtype)) {
     return out;
@@ -129,7 +129,7 @@ Tensor& clamp_min_out(KernelRuntimeContext& context, const Tensor& self, const S
 }
 
 Tensor& clamp_max_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& max, Tensor& out) {
-  const ScalarType dtype = common_dtype(self, max);
+  const ScalarType dtype = common_dtype_for(out, self, max);
   Scalar limit = max;
   if (!takes_limit(context, Side::kUpper, limit, dtype)) {
     return out;

@@ -52,7 +52,7 @@ Tensor& pow_tensor_tensor_out(KernelRuntimeContext& context, const Tensor& self,
 
 Tensor& pow_tensor_scalar_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& exponent,
                               Tensor& out) {
-  const ScalarType dtype = common_dtype(self, exponent);
+  const ScalarType dtype = common_dtype_for(out, self, exponent);
   const double power = value_of<double>(exponent);
   if (is_floating(dtype)) {
     const auto by = [&](const auto& f) -> Tensor& {
@@ -114,7 +114,7 @@ Tensor& pow_scalar_out(KernelRuntimeContext& context, const Scalar& self, const 
     }
     return out;
   }
-  const ScalarType dtype = common_dtype(self, exponent);
+  const ScalarType dtype = common_dtype_for(out, exponent, self);
   return binary<kScalar>(context, Real{}, dtype, ScalarTensor(self, dtype), exponent, out, kPower);
 }
 

@@ -8,13 +8,13 @@
 namespace opsmith::portable::native {
 
 // Functions whose results are floats: integers and bools are calculated as Float.
-#define OPSMITH_FLOAT_FUNCTION(name, expression)                                                      \
-  Tensor& name##_out(KernelRuntimeContext& context, const Tensor& self, Tensor& out) {                \
-    static constexpr char kName[] = #name ".out";                                                     \
-    return unary<kName>(context, Floating{}, float_dtype(self.scalar_type()), self, out, [](auto a) { \
-      using C = decltype(a);                                                                          \
-      return static_cast<C>(expression);                                                              \
-    });                                                                                               \
+#define OPSMITH_FLOAT_FUNCTION(name, expression)                                                           \
+  Tensor& name##_out(KernelRuntimeContext& context, const Tensor& self, Tensor& out) {                     \
+    static constexpr char kName[] = #name ".out";                                                          \
+    return unary<kName>(context, Floating{}, float_dtype(self.scalar_type(), out), self, out, [](auto a) { \
+      using C = decltype(a);                                                                               \
+      return static_cast<C>(expression);                                                                   \
+    });                                                                                                    \
   }
 
 OPSMITH_FLOAT_FUNCTION(acos, std::acos(a))
@@ -160,7 +160,7 @@ template <const char* Name, class F>
 Tensor& float_predicate(KernelRuntimeContext& context, const Tensor& self, Tensor& out, const F& f) {
   if (out_is(context, ScalarType::Bool, out) && resize_like(context, out, self) &&
       one_dim_order(context, {&out, &self})) {
-    with_compute_dtype<Name>(context, Floating{}, float_dtype(self.scalar_type()), [&](auto type) {
+    with_compute_dtype<Name>(context, Floating{}, float_dtype(self.scalar_type(), out), [&](auto type) {
       using C = typename decltype(type)::type;
       pointwise<bool(C)>(context, out, [f](C a) { return f(a); }, self);
     });
