@@ -3,33 +3,97 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
 
 from opsmith.description.document import Document
 from opsmith.description.dtypes import expand_dtypes
-from opsmith.description.model import Kernel, Unserved
+from opsmith.description.model import (
+    Abi,
+    DimOrder,
+    Execution,
+    Kernel,
+    Library,
+    TritonLaunch,
+    TvmFunction,
+)
+from opsmith.description.names import operator_name
 from opsmith.description.other_releases import left_out
 from opsmith.errors import KernelDuplicate, KernelRejected
 from opsmith.schema import Catalogue
 
 
-def kernels_of_entries(
-    document: Document, catalogue: Catalogue | None, kernel_of: Callable[[int], Kernel]
-) -> tuple[tuple[Kernel, ...], tuple[Unserved, ...]]:
-    """The kernels of a manifest each of whose entries is one, and the entries that are left out.
+class FunctionEntry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """The keys of each entry whose kernel is a function of a module."""
 
-    ``kernel_of`` reads the entry with a number.  Raises :class:`KernelDuplicate`.
+    op: str
+    dtypes: list[str] | dict[str, list[str]] = []
+    on_error: Literal["raise", "fallback"] | None = None
+
+
+class FunctionManifest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """The keys of each manifest whose kernels are functions of one module."""
+
+    library: str
+    kernels: Sequence[FunctionEntry]
+    abi: Literal["triton", "tvm_ffi"]
+    module: str
+    on_error: Literal["raise", "fallback"] = "raise"
+    type_alias: dict[str, list[str]] = {}
+
+
+def library_of_functions(
+    document: Document,
+    catalogue: Catalogue | None,
+    manifest: FunctionManifest,
+    module: Path | str,
+    called: Callable[[int, str], TritonLaunch | TvmFunction],
+    execution: Execution = Execution.DEVICE,
+    dim_order: DimOrder = DimOrder.CONTIGUOUS,
+) -> Library:
+    """The library whose kernels are functions of ``module``, one for each entry that is not left out.
+
+    ``called`` reads which function the entry with a number has for its operator.  Raises
+    :class:`KernelDuplicate`.
     """
     kernels: dict[str, Kernel] = {}
     unserved = []
-    for index in range(len(document.data["kernels"])):
+    for index, entry in enumerate(manifest.kernels):
         if other := left_out(document, catalogue, "kernels", index):
             unserved.append(other)
             continue
-        add_unique(kernel_of(index), kernels)
-    return tuple(kernels.values()), tuple(unserved)
+        location = document.locate("kernels", index, "op")
+        name = operator_name(entry.op, location, catalogue)
+        function = called(index, name)
+        kernel = Kernel(
+            operator=name,
+            symbol=f"{manifest.module or manifest.abi}:{function.name}",
+            library=manifest.library,
+            location=location,
+            abi=Abi(manifest.abi),
+            structured=_is_shaped_by_pytorch(name, catalogue),
+            dtypes=declared_dtypes(document, index, name, entry.dtypes, manifest.type_alias),
+            execution=execution,
+            fails_over=(entry.on_error or manifest.on_error) == "fallback",
+            dim_order=dim_order,
+            launch=function if isinstance(function, TritonLaunch) else None,
+            function=function if isinstance(function, TvmFunction) else None,
+        )
+        add_unique(kernel, kernels)
+    return Library(
+        name=manifest.library,
+        location=document.locate("library"),
+        abi=Abi(manifest.abi),
+        execution=execution,
+        kernels=tuple(kernels.values()),
+        unserved=tuple(unserved),
+        modules=(module,) if isinstance(module, Path) else (),
+    )
 
 
-def is_shaped_by_pytorch(operator: str, catalogue: Catalogue | None) -> bool:
+def _is_shaped_by_pytorch(operator: str, catalogue: Catalogue | None) -> bool:
     """Whether PyTorch's meta function shapes ``out`` before a kernel of ``operator`` is called."""
     group = catalogue.group_of.get(operator) if catalogue is not None else None
     return group is not None and group.structured and group.out == operator

@@ -7,27 +7,15 @@ called.  Called by ``manifest``.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
 from typing import Literal
 
 import msgspec
 
 from opsmith.description.document import Document, Step
-from opsmith.description.entries import (
-    declared_dtypes,
-    is_shaped_by_pytorch,
-    kernels_of_entries,
-)
+from opsmith.description.entries import FunctionEntry, FunctionManifest, library_of_functions
 from opsmith.description.launch_expressions import obstacle_in_expression
-from opsmith.description.model import (
-    Abi,
-    Execution,
-    Kernel,
-    Library,
-    TritonForm,
-    TritonLaunch,
-)
-from opsmith.description.names import check_library_name, operator_name
+from opsmith.description.model import Library, TritonForm, TritonLaunch
+from opsmith.description.names import check_library_name
 from opsmith.description.python_driver import python_source
 from opsmith.errors import KernelRejected, SyntaxInvalid
 from opsmith.schema import Catalogue, Operator, Variant
@@ -35,25 +23,18 @@ from opsmith.schema import Catalogue, Operator, Variant
 _Option = bool | int | float | str
 
 
-class _Kernel(msgspec.Struct, forbid_unknown_fields=True):
-    op: str
+class _Kernel(FunctionEntry):
     launcher: str = ""
     function: str = ""
     elements: str = ""
-    arguments: dict[str, str | int] = {}
-    grid: list[str | int] = []
-    options: dict[str, _Option] = {}
-    dtypes: list[str] | dict[str, list[str]] = []
-    on_error: Literal["raise", "fallback"] | None = None
+    arguments: dict[str, str | int] = msgspec.field(default_factory=dict)
+    grid: list[str | int] = msgspec.field(default_factory=list)
+    options: dict[str, _Option] = msgspec.field(default_factory=dict)
 
 
-class _Manifest(msgspec.Struct, forbid_unknown_fields=True):
-    library: str
-    module: str
+class _Manifest(FunctionManifest):
     kernels: list[_Kernel]
     abi: Literal["triton"] = "triton"
-    on_error: Literal["raise", "fallback"] = "raise"
-    type_alias: dict[str, list[str]] = {}
 
 
 def read_triton_manifest(document: Document, catalogue: Catalogue | None) -> Library:
@@ -64,52 +45,22 @@ def read_triton_manifest(document: Document, catalogue: Catalogue | None) -> Lib
     raw = document.convert(_Manifest)
     check_library_name(raw.library, document.locate("library"))
     module = python_source(raw.module, document.path.parent, document.locate("module"))
-    kernels, unserved = kernels_of_entries(
-        document, catalogue, lambda index: _kernel(document, index, raw, module, catalogue)
-    )
-    return Library(
-        name=raw.library,
-        location=document.locate("library"),
-        abi=Abi.TRITON,
-        kernels=kernels,
-        unserved=unserved,
-        modules=(module,) if isinstance(module, Path) else (),
-    )
 
-
-def _kernel(
-    document: Document,
-    index: int,
-    manifest: _Manifest,
-    module: Path | str,
-    catalogue: Catalogue | None,
-) -> Kernel:
-    entry = manifest.kernels[index]
-    location = document.locate("kernels", index, "op")
-    name = operator_name(entry.op, location, catalogue)
-    form = _form(document, index, entry)
-    function = getattr(entry, form.value)
-    operator = catalogue.operators[name] if catalogue is not None else None
-    _check_form(document, index, entry, form, operator)
-    return Kernel(
-        operator=name,
-        symbol=f"{manifest.module}:{function}",
-        library=manifest.library,
-        location=location,
-        abi=Abi.TRITON,
-        structured=is_shaped_by_pytorch(name, catalogue),
-        dtypes=declared_dtypes(document, index, name, entry.dtypes, manifest.type_alias),
-        execution=Execution.DEVICE,
-        fails_over=(entry.on_error or manifest.on_error) == "fallback",
-        launch=TritonLaunch(
+    def launch(index: int, name: str) -> TritonLaunch:
+        entry = raw.kernels[index]
+        form = _form(document, index, entry)
+        operator = catalogue.operators[name] if catalogue is not None else None
+        _check_form(document, index, entry, form, operator)
+        return TritonLaunch(
             module=str(module),
-            name=function,
+            name=getattr(entry, form.value),
             form=form,
             arguments=tuple((key, str(value)) for key, value in entry.arguments.items()),
             grid=tuple(map(str, entry.grid)),
             options=tuple(entry.options.items()),
-        ),
-    )
+        )
+
+    return library_of_functions(document, catalogue, raw, module, launch)
 
 
 def _form(document: Document, index: int, entry: _Kernel) -> TritonForm:

@@ -14,21 +14,9 @@ from typing import Literal
 import msgspec
 
 from opsmith.description.document import Document
-from opsmith.description.entries import (
-    declared_dtypes,
-    is_shaped_by_pytorch,
-    kernels_of_entries,
-)
-from opsmith.description.model import (
-    SHARED_LIBRARY,
-    Abi,
-    DimOrder,
-    Execution,
-    Kernel,
-    Library,
-    TvmFunction,
-)
-from opsmith.description.names import check_library_name, operator_name
+from opsmith.description.entries import FunctionEntry, FunctionManifest, library_of_functions
+from opsmith.description.model import SHARED_LIBRARY, DimOrder, Execution, Library, TvmFunction
+from opsmith.description.names import check_library_name
 from opsmith.description.paths import named_file
 from opsmith.description.python_driver import python_source
 from opsmith.errors import KernelRejected, nearest
@@ -39,24 +27,18 @@ from opsmith.schema.catalogue import function_schema
 _WITHOUT_VALUE = re.compile(r"Generator|Layout|MemoryFormat|Device|Stream|Storage|Dimname")
 
 
-class _Kernel(msgspec.Struct, forbid_unknown_fields=True):
-    op: str
+class _Kernel(FunctionEntry):
     function: str
-    arguments: list[str] = []
-    dtypes: list[str] | dict[str, list[str]] = []
-    on_error: Literal["raise", "fallback"] | None = None
+    arguments: list[str] = msgspec.field(default_factory=list)
 
 
-class _Manifest(msgspec.Struct, forbid_unknown_fields=True):
-    library: str
+class _Manifest(FunctionManifest):
     kernels: list[_Kernel]
     abi: Literal["tvm_ffi"] = "tvm_ffi"
     module: str = ""
     execution: Literal["device", "host"] = "device"
     device_type: Literal["ext_dev", "cuda", "rocm"] = "ext_dev"
     dim_order: Literal["contiguous", "any"] = "contiguous"
-    on_error: Literal["raise", "fallback"] = "raise"
-    type_alias: dict[str, list[str]] = {}
 
 
 def read_tvm_ffi_manifest(document: Document, catalogue: Catalogue | None) -> Library:
@@ -67,17 +49,26 @@ def read_tvm_ffi_manifest(document: Document, catalogue: Catalogue | None) -> Li
     raw = document.convert(_Manifest)
     check_library_name(raw.library, document.locate("library"))
     module = _module(document, raw.module)
-    kernels, unserved = kernels_of_entries(
-        document, catalogue, lambda index: _kernel(document, index, raw, module, catalogue)
-    )
-    return Library(
-        name=raw.library,
-        location=document.locate("library"),
-        abi=Abi.TVM_FFI,
-        execution=Execution(raw.execution),
-        kernels=kernels,
-        unserved=unserved,
-        modules=(module,) if isinstance(module, Path) else (),
+
+    def function(index: int, name: str) -> TvmFunction:
+        entry = raw.kernels[index]
+        if catalogue is not None:
+            _check_arguments(document, index, entry.arguments, catalogue.operators[name])
+        return TvmFunction(
+            module=str(module),
+            name=entry.function,
+            arguments=tuple(entry.arguments),
+            device_type=raw.device_type,
+        )
+
+    return library_of_functions(
+        document,
+        catalogue,
+        raw,
+        module,
+        function,
+        Execution(raw.execution),
+        DimOrder(raw.dim_order),
     )
 
 
@@ -86,38 +77,6 @@ def _module(document: Document, text: str) -> Path | str:
     if text.endswith(SHARED_LIBRARY):
         return named_file(text, folder, location)
     return python_source(text, folder, location) if text else ""
-
-
-def _kernel(
-    document: Document,
-    index: int,
-    manifest: _Manifest,
-    module: Path | str,
-    catalogue: Catalogue | None,
-) -> Kernel:
-    entry = manifest.kernels[index]
-    location = document.locate("kernels", index, "op")
-    name = operator_name(entry.op, location, catalogue)
-    if catalogue is not None:
-        _check_arguments(document, index, entry.arguments, catalogue.operators[name])
-    return Kernel(
-        operator=name,
-        symbol=f"{manifest.module or 'tvm_ffi'}:{entry.function}",
-        library=manifest.library,
-        location=location,
-        abi=Abi.TVM_FFI,
-        structured=is_shaped_by_pytorch(name, catalogue),
-        dtypes=declared_dtypes(document, index, name, entry.dtypes, manifest.type_alias),
-        execution=Execution(manifest.execution),
-        fails_over=(entry.on_error or manifest.on_error) == "fallback",
-        dim_order=DimOrder(manifest.dim_order),
-        function=TvmFunction(
-            module=str(module),
-            name=entry.function,
-            arguments=tuple(entry.arguments),
-            device_type=manifest.device_type,
-        ),
-    )
 
 
 def _check_arguments(
