@@ -22,7 +22,7 @@ from pathlib import Path
 import msgspec
 
 from opsmith.base.cache_folder import cache_root
-from opsmith.base.json_files import read_checked
+from opsmith.base.json_files import JsonFile
 from opsmith.conformance import Check, Status, Verdict, read_results
 from opsmith.conformance.database import known_entries
 from opsmith.description import find_backend
@@ -177,9 +177,8 @@ def _not_planned(opened: OpenedBackend) -> dict[str, list[str]]:
 
 
 def _kept() -> Kept:
-    return read_checked(
-        RESULTS, Kept, 2, "results of FlagGems", "run tools/flag_gems_table.py with results"
-    )
+    remedy = "run tools/flag_gems_table.py with results"
+    return JsonFile(Kept, 2, "results of FlagGems", remedy).read(RESULTS)
 
 
 def with_tables(page: str) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from opsmith.base.cache_folder import cache_root
-from opsmith.base.json_files import read_checked
+from opsmith.base.json_files import JsonFile
 from opsmith.base.output_files import write_output
 
 FORMAT = 2
@@ -144,7 +144,7 @@ def read_results(path: Path) -> Results:
     that is none, or of a newer version.
     """
     remedy = "write them with `opsmith conform --output FILE`"
-    return read_checked(path, Results, FORMAT, "conformance results", remedy, _RENAMED)
+    return JsonFile(Results, FORMAT, "conformance results", remedy, _RENAMED).read(path)
 
 
 def write_results(results: Results, path: Path) -> None:

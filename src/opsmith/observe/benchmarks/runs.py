@@ -21,7 +21,7 @@ from pathlib import Path
 import msgspec
 
 import opsmith
-from opsmith.base.json_files import read_checked
+from opsmith.base.json_files import JsonFile
 from opsmith.errors import BenchmarkUnknown, FileMissing, nearest
 from opsmith.observe.benchmarks.measurements import BenchmarkReport, Measurement
 from opsmith.schema import torch_version
@@ -204,4 +204,4 @@ def read_run(path: Path) -> BenchRun:
     that holds none, or is of a newer version.
     """
     remedy = "write it with `opsmith bench --output FILE`"
-    return read_checked(path, BenchRun, FORMAT, "a run of benchmarks", remedy)
+    return JsonFile(BenchRun, FORMAT, "a run of benchmarks", remedy).read(path)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from opsmith.base.json_files import read_checked
+from opsmith.base.json_files import JsonFile
 from opsmith.observe.explain.advice import Advice, HostCalls, kernels_to_write
 from opsmith.observe.programs.process import Program
 from opsmith.plan import Entry, Place, Plan, Route, decompositions
@@ -343,4 +343,4 @@ def read_coverage(path: Path) -> ProgramCoverage:
     that holds none, or is of a newer version.
     """
     remedy = "write it with `opsmith coverage --output FILE PROGRAM`"
-    return read_checked(path, ProgramCoverage, FORMAT, "coverage of a program", remedy)
+    return JsonFile(ProgramCoverage, FORMAT, "coverage of a program", remedy).read(path)

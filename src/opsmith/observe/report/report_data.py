@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from opsmith.base.json_files import decode_checked, read_content
+from opsmith.base.json_files import JsonFile
 from opsmith.conformance.results import Status
 from opsmith.observe.benchmarks.runs import BenchRun, Change
 from opsmith.observe.programs.coverage import Coverage, ProgramCoverage
@@ -209,7 +209,7 @@ def read_document(path: Path) -> ReportData:
     that is neither, or of a newer opsmith.
     """
     remedy = "name a page that `opsmith report -o` wrote, or the JSON of its --data"
-    content = read_content(path, "a report", remedy)
+    file = JsonFile(ReportData, FORMAT, "a report", remedy, _RENAMED)
+    content = file.read_bytes(path)
     embedded = _EMBEDDED.search(content)
-    data = embedded["data"] if embedded else content
-    return decode_checked(data, path, ReportData, FORMAT, "a report", remedy, _RENAMED)
+    return file.decode(embedded["data"] if embedded else content, path)

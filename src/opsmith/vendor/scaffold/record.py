@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from opsmith.base.json_files import decode_checked, read_content
+from opsmith.base.json_files import JsonFile
 from opsmith.base.output_files import write_output
 from opsmith.description import check_device_name
 from opsmith.errors import OpsmithError, ProjectInvalid
@@ -24,8 +24,6 @@ from opsmith.vendor.scaffold.rendering import opsmith_version
 
 FILE = ".opsmith-new.json"
 _FORMAT = 1
-_WHAT = "the record of `opsmith new`"
-_REMEDY = "name the folder of a project that `opsmith new` wrote"
 
 
 class _RecordJson(msgspec.Struct):
@@ -37,6 +35,14 @@ class _RecordJson(msgspec.Struct):
     kernels: KernelLanguage
     executorch: bool
     files: dict[str, str]
+
+
+_JSON = JsonFile(
+    _RecordJson,
+    _FORMAT,
+    "the record of `opsmith new`",
+    "name the folder of a project that `opsmith new` wrote",
+)
 
 
 class _VersionJson(msgspec.Struct):
@@ -83,9 +89,9 @@ def read_record(folder: Path) -> Record:
     file holds something else.
     """
     path = folder / FILE
-    content = read_content(path, _WHAT, _REMEDY)
+    content = _JSON.read_bytes(path)
     _check_version(folder, content)
-    raw = decode_checked(content, path, _RecordJson, _FORMAT, _WHAT, _REMEDY)
+    raw = _JSON.decode(content, path)
     try:
         files = {
             name: zlib.decompress(base64.b64decode(text)).decode()
