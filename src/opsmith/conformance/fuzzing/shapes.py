@@ -16,72 +16,65 @@ _TRANSPOSED = {
     2: {"input": "bchw", "weight": "cojk", "bias": "o"},
     3: {"input": "bclhw", "weight": "coijk", "bias": "o"},
 }
-_NORM = {"input": "bchw", "weight": "c", "bias": "c", "running_mean": "c", "running_var": "c"}
-_LAYER = {"input": "bnm", "weight": "m", "bias": "m"}
-_SQUARE = {"self": "bnn", "A": "bnn", "input": "bnn", "B": "bnp", "other": "bnp"}
 _IMAGES = {
     1: {"self": "bcl", "input": "bcl"},
     2: {"self": "bchw", "input": "bchw"},
     3: {"self": "bclhw", "input": "bclhw"},
 }
 
-SHAPES: dict[str, dict[str, str]] = {
+# By the names of operators that want the same.
+_SHAPES: dict[str, dict[str, str]] = {
     "mm": {"self": "nm", "mat2": "mp"},
     "bmm": {"self": "bnm", "mat2": "bmp"},
-    "addmm": {"self": "np", "mat1": "nm", "mat2": "mp"},
-    "addmm_": {"self": "np", "mat1": "nm", "mat2": "mp"},
-    "baddbmm": {"self": "bnp", "batch1": "bnm", "batch2": "bmp"},
-    "baddbmm_": {"self": "bnp", "batch1": "bnm", "batch2": "bmp"},
-    "addbmm": {"self": "np", "batch1": "bnm", "batch2": "bmp"},
-    "addbmm_": {"self": "np", "batch1": "bnm", "batch2": "bmp"},
+    "addmm addmm_": {"self": "np", "mat1": "nm", "mat2": "mp"},
+    "baddbmm baddbmm_": {"self": "bnp", "batch1": "bnm", "batch2": "bmp"},
+    "addbmm addbmm_": {"self": "np", "batch1": "bnm", "batch2": "bmp"},
     "mv": {"self": "nm", "vec": "m"},
-    "addmv": {"self": "n", "mat": "nm", "vec": "m"},
-    "addmv_": {"self": "n", "mat": "nm", "vec": "m"},
-    "addr": {"self": "nm", "vec1": "n", "vec2": "m"},
-    "addr_": {"self": "nm", "vec1": "n", "vec2": "m"},
+    "addmv addmv_": {"self": "n", "mat": "nm", "vec": "m"},
+    "addr addr_": {"self": "nm", "vec1": "n", "vec2": "m"},
     "dot": {"self": "n", "tensor": "n"},
     "vdot": {"self": "n", "other": "n"},
-    "ger": {"self": "n", "vec2": "m"},
-    "outer": {"self": "n", "vec2": "m"},
+    "ger outer": {"self": "n", "vec2": "m"},
     "inner": {"self": "nm", "other": "pm"},
     "matmul": {"self": "bnm", "other": "mp"},
     "linalg_matmul": {"self": "nm", "other": "bmp"},
     "linear": {"input": "bnm", "weight": "pm", "bias": "p"},
     "bilinear": {"input1": "bn", "input2": "bm", "weight": "onm", "bias": "o"},
-    "layer_norm": _LAYER,
-    "native_layer_norm": _LAYER,
-    "rms_norm": _LAYER,
-    "group_norm": _NORM,
-    "batch_norm": _NORM,
-    "native_batch_norm": _NORM,
-    "instance_norm": _NORM,
+    "layer_norm native_layer_norm rms_norm": {"input": "bnm", "weight": "m", "bias": "m"},
+    "group_norm batch_norm native_batch_norm instance_norm": {
+        "input": "bchw", "weight": "c", "bias": "c", "running_mean": "c", "running_var": "c",
+    },
     "prelu": {"self": "bc", "weight": "c"},
     "embedding": {"weight": "nm", "indices": "bl"},
     "cdist": {"x1": "bnm", "x2": "bpm"},
     "pdist": {"self": "nm"},
     "cosine_similarity": {"x1": "bn", "x2": "bn"},
-    "nll_loss": {"self": "bc", "target": "b", "weight": "c"},
-    "nll_loss_forward": {"self": "bc", "target": "b", "weight": "c"},
-    "nll_loss_nd": {"self": "bc", "target": "b", "weight": "c"},
-    "nll_loss2d": {"self": "bchw", "target": "bhw", "weight": "c"},
-    "nll_loss2d_forward": {"self": "bchw", "target": "bhw", "weight": "c"},
-    "cross_entropy_loss": {"self": "bc", "target": "b", "weight": "c"},
-    "grid_sampler": {"input": "bchw", "grid": "blj2"},
-    "grid_sampler_2d": {"input": "bchw", "grid": "blj2"},
+    "nll_loss nll_loss_forward nll_loss_nd cross_entropy_loss": {"self": "bc", "target": "b", "weight": "c"},
+    "nll_loss2d nll_loss2d_forward": {"self": "bchw", "target": "bhw", "weight": "c"},
+    "grid_sampler grid_sampler_2d": {"input": "bchw", "grid": "blj2"},
     "grid_sampler_3d": {"input": "bclhw", "grid": "bijk3"},
-    "cross": {"self": "n3", "other": "n3"},
-    "linalg_cross": {"self": "n3", "other": "n3"},
-    "view_as_complex": {"self": "nm2"},
-    "view_as_complex_copy": {"self": "nm2"},
+    "cross linalg_cross": {"self": "n3", "other": "n3"},
+    "view_as_complex view_as_complex_copy": {"self": "nm2"},
     "chain_matmul": {},
     "conv_tbc": {"self": "lbc", "weight": "jco", "bias": "o"},
+    "convolution": _CONV[2],
+    "slow_conv_dilated2d slow_conv_transpose2d": {"self": "bchw", "weight": "ccjk", "bias": "c"},
+    "pixel_shuffle": {"self": "b4hw"},
+    "pixel_unshuffle channel_shuffle native_channel_shuffle im2col": {"self": "bchw"},
     "linalg_solve_triangular": {"self": "bnn", "B": "bnp"},
     "triangular_solve": {"self": "bnp", "A": "bnn"},
     "cholesky_solve": {"self": "bnp", "input2": "bnn"},
+    "linalg_cholesky linalg_cholesky_ex linalg_det linalg_inv linalg_inv_ex linalg_lu linalg_lu_factor "
+    "linalg_lu_factor_ex linalg_matrix_exp linalg_matrix_power linalg_slogdet linalg_solve linalg_solve_ex "
+    "linalg_tensorinv linalg_cond linalg_pinv logdet det inverse slogdet cholesky cholesky_inverse "
+    "matrix_exp matrix_power pinverse": {
+        "self": "bnn", "A": "bnn", "input": "bnn", "B": "bnp", "other": "bnp",
+    },
     "complex": {"real": "nm", "imag": "nm"},
     "polar": {"abs": "nm", "angle": "nm"},
 }  # fmt: skip
 
+SHAPES = {name: shapes for names, shapes in _SHAPES.items() for name in names.split()}
 for _dims in (1, 2, 3):
     SHAPES[f"conv{_dims}d"] = _CONV[_dims]
     SHAPES[f"conv_transpose{_dims}d"] = _TRANSPOSED[_dims]
@@ -91,25 +84,3 @@ for _dims in (1, 2, 3):
     ):  # fmt: skip
         SHAPES[f"{_name}{_dims}d"] = _IMAGES[_dims]
     SHAPES[f"max_pool{_dims}d_with_indices"] = _IMAGES[_dims]
-SHAPES["convolution"] = _CONV[2]
-SHAPES["slow_conv_dilated2d"] = SHAPES["slow_conv_transpose2d"] = {
-    "self": "bchw",
-    "weight": "ccjk",
-    "bias": "c",
-}
-for _name in (
-    "pixel_shuffle",
-    "pixel_unshuffle",
-    "channel_shuffle",
-    "native_channel_shuffle",
-    "im2col",
-):
-    SHAPES[_name] = {"self": "bchw"}
-SHAPES["pixel_shuffle"] = {"self": "b4hw"}
-for _name in (
-    "linalg_cholesky", "linalg_cholesky_ex", "linalg_det", "linalg_inv", "linalg_inv_ex", "linalg_lu",
-    "linalg_lu_factor", "linalg_lu_factor_ex", "linalg_matrix_exp", "linalg_matrix_power", "linalg_slogdet",
-    "linalg_solve", "linalg_solve_ex", "linalg_tensorinv", "linalg_cond", "linalg_pinv", "logdet", "det",
-    "inverse", "slogdet", "cholesky", "cholesky_inverse", "matrix_exp", "matrix_power", "pinverse",
-):  # fmt: skip
-    SHAPES[_name] = _SQUARE
