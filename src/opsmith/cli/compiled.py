@@ -10,9 +10,9 @@ from rich.markup import escape
 
 from opsmith.base.cache_folder import cache_root
 from opsmith.cli.console import many, out, print_json
-from opsmith.cli.options import likely_backend
+from opsmith.cli.unrecorded import end_unrecorded
 from opsmith.observe.programs.compiled import CompiledProgram, compile_program
-from opsmith.observe.programs.process import Program, no_backend_loaded
+from opsmith.observe.programs.process import Program
 from opsmith.plan import plan_backend
 from opsmith.runtime.compile.compiled_graphs import CompiledGraph
 
@@ -21,9 +21,7 @@ def explain_compiled(program: Program, backend: str | None, json: bool) -> NoRet
     """Runs ``program``, shows what became of its graphs, and exits with its status."""
     found = compile_program(program, backend=backend)
     if found.description is None:
-        if found.status == 0:
-            raise no_backend_loaded(program, "explain --compile", likely_backend())
-        raise typer.Exit(found.status)
+        end_unrecorded(program, "explain --compile", found.status)
     compiling = plan_backend(found.description, cache_root()).compiling
     if json:
         print_json(

@@ -15,7 +15,8 @@ from opsmith.base.cache_folder import cache_root
 from opsmith.cli.conform import shown_standing
 from opsmith.cli.console import Json, err, many, out, print_json, write_json
 from opsmith.cli.opened import loaded_backend, opened_backend
-from opsmith.cli.options import Arguments, default_backend, likely_backend
+from opsmith.cli.options import Arguments, default_backend
+from opsmith.cli.unrecorded import end_unrecorded
 from opsmith.conformance.record import latest_results
 from opsmith.observe.programs.coverage import (
     Coverage,
@@ -26,7 +27,7 @@ from opsmith.observe.programs.coverage import (
     run_recorded,
 )
 from opsmith.observe.programs.module import ModuleProgram, made_by_factory, read_exported
-from opsmith.observe.programs.process import Program, no_backend_loaded
+from opsmith.observe.programs.process import Program
 from opsmith.plan import OpenedBackend, Place, Route, plan_backend
 from opsmith.schema import read_catalogue
 
@@ -92,17 +93,8 @@ def coverage(
 def _of_program(program: Program, backend: str | None, share: float) -> ProgramCoverage:
     status, description, calls, registered = run_recorded(program, backend=backend)
     if description is None:
-        if status == 0:
-            raise no_backend_loaded(program, "coverage", likely_backend())
-        err.print(
-            escape(
-                f"{program.name} ended with status {status} and left no record: it loaded no backend, or "
-                "could not write one"
-            ),
-            soft_wrap=True,
-            highlight=False,
-        )
-        raise typer.Exit(status)
+        left = "no record: it loaded no backend, or could not write one"
+        end_unrecorded(program, "coverage", status, left)
     planned = plan_backend(description, cache_root()).replacing(registered)
     return program_coverage(program.name, status, calls, planned, read_catalogue(), share)
 

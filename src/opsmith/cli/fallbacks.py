@@ -11,10 +11,11 @@ from rich.table import Table
 
 from opsmith.base.cache_folder import cache_root
 from opsmith.cli.console import Json, err, many, out, print_json
-from opsmith.cli.options import Arguments, LoadedBackend, ProgramName, likely_backend
+from opsmith.cli.options import Arguments, LoadedBackend, ProgramName
+from opsmith.cli.unrecorded import end_unrecorded
 from opsmith.observe.explain.advice import Advice
 from opsmith.observe.programs.fallbacks import first_kernel, read_gate, run_program
-from opsmith.observe.programs.process import Program, no_backend_loaded
+from opsmith.observe.programs.process import Program
 from opsmith.plan import plan_backend
 from opsmith.runtime.records.fallbacks import FallbackCount, Fallbacks
 from opsmith.schema import read_catalogue
@@ -50,17 +51,8 @@ def fallbacks(
     described = Program(program, tuple(arguments or ()), module)
     run = run_program(described, backend=backend, callers=callers)
     if run.description is None:
-        if run.status == 0:
-            raise no_backend_loaded(described, "fallbacks", likely_backend())
-        err.print(
-            escape(
-                f"{program} ended with status {run.status} and left no counts: it loaded no backend, or "
-                "could not write them"
-            ),
-            soft_wrap=True,
-            highlight=False,
-        )
-        raise typer.Exit(run.status)
+        left = "no counts: it loaded no backend, or could not write them"
+        end_unrecorded(described, "fallbacks", run.status, left)
     planned = plan_backend(run.description, cache_root())
     advice = first_kernel(run.fallbacks, planned, catalogue)
     violations = gate.violations(run.fallbacks)

@@ -18,7 +18,7 @@ from typing import TypeVar
 
 import msgspec
 
-from opsmith.errors import FileMissing, LoadError
+from opsmith.errors import FileMissing
 from opsmith.runtime.autoload import TORCH_VARIABLE
 from opsmith.runtime.autoload import VARIABLE as AUTOLOAD_VARIABLE
 
@@ -85,12 +85,3 @@ def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
                 interrupted = True  # the terminal has sent it to the program too, which decides
     # Python forgets what interrupted it when much is done at exit, as the counts are written.
     return -signal.SIGINT if interrupted and status else status
-
-
-def no_backend_loaded(program: Program, command: str, backend: str) -> LoadError:
-    """The error of ``opsmith <command>`` for a program that loaded no backend, such as ``backend``."""
-    return LoadError(
-        f"`{program.name}` loaded no backend, so nothing was counted",
-        remedy=f'call opsmith.load("{backend}") in it, or have one loaded for it: '
-        f"opsmith {command} --backend {backend} {program.name}",
-    )
