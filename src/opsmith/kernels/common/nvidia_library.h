@@ -8,6 +8,7 @@
 #include <string>
 
 #include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
 #include <c10/util/Exception.h>
 #include <opsmith/device/device.h>
 #include <opsmith/device/driver.h>
@@ -37,6 +38,24 @@ class Library {
   const char* name_;
   const char* remedy_;
   void* library_;
+};
+
+// A library's numbers of dtypes.
+struct DataTypes {
+  int float32, float64, float16, bfloat16;
+
+  int of(at::ScalarType dtype) const {
+    switch (dtype) {
+      case at::kFloat:
+        return float32;
+      case at::kDouble:
+        return float64;
+      case at::kHalf:
+        return float16;
+      default:
+        return bfloat16;
+    }
+  }
 };
 
 // The handle of this thread for `device`, on the stream that is current there, by a library's own functions.

@@ -14,10 +14,7 @@ constexpr int kTransposed = 1;     // CUBLAS_OP_T
 constexpr int kAnyAlgorithm = -1;  // CUBLAS_GEMM_DEFAULT
 
 // cudaDataType_t
-constexpr int kFloat32 = 0;
-constexpr int kFloat64 = 1;
-constexpr int kFloat16 = 2;
-constexpr int kBfloat16 = 14;
+enum : int { kFloat32, kFloat64, kFloat16, kBfloat16 = 14 };
 
 // cublasComputeType_t
 constexpr int kInFloat32 = 68;

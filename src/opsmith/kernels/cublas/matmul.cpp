@@ -12,21 +12,10 @@
 namespace opsmith::cublas {
 namespace {
 
+constexpr nvidia::DataTypes kTypes{kFloat32, kFloat64, kFloat16, kBfloat16};
+
 void check(int status, const char* action) {
   TORCH_CHECK(status == kSuccess, "cuBLAS cannot ", action, " (status ", status, ")");
-}
-
-int data_type(at::ScalarType dtype) {
-  switch (dtype) {
-    case at::kFloat:
-      return kFloat32;
-    case at::kDouble:
-      return kFloat64;
-    case at::kHalf:
-      return kFloat16;
-    default:
-      return kBfloat16;
-  }
 }
 
 // A batch of matrices as cuBLAS reads them: columns of the transposed ones are rows of these.
@@ -68,7 +57,7 @@ int narrow(int64_t number) {
 void multiply_rows(const Matrices& a, const Matrices& b, const Matrices& out, const at::Scalar& alpha,
                    const at::Scalar& beta) {
   const at::ScalarType dtype = out.tensor.scalar_type();
-  const int type = data_type(dtype);
+  const int type = kTypes.of(dtype);
   const bool is_double = dtype == at::kDouble;
   const int compute = is_double                                                      ? kInFloat64
                       : dtype == at::kFloat && at::globalContext().allowTF32CuBLAS() ? kInTf32

@@ -15,10 +15,7 @@ constexpr int kSuccess = 0;
 constexpr int kNotSupported = 3000;
 
 // cudnnDataType_t
-constexpr int kFloat32 = 0;
-constexpr int kFloat64 = 1;
-constexpr int kFloat16 = 2;
-constexpr int kBfloat16 = 9;
+enum : int { kFloat32, kFloat64, kFloat16, kBfloat16 = 9 };
 
 // cudnnMathType_t
 constexpr int kDefaultMath = 0;  // of float32, with TF32

@@ -27,6 +27,8 @@
 namespace opsmith::cudnn {
 namespace {
 
+constexpr nvidia::DataTypes kTypes{kFloat32, kFloat64, kFloat16, kBfloat16};
+
 constexpr size_t kMostPlans = 1024;                 // of a thread
 constexpr size_t kMostWorkspace = size_t{1} << 30;  // algorithms that need more are passed over
 
@@ -64,19 +66,6 @@ std::vector<int> narrow(at::IntArrayRef numbers) {
   return all;
 }
 
-int data_type(at::ScalarType dtype) {
-  switch (dtype) {
-    case at::kFloat:
-      return kFloat32;
-    case at::kDouble:
-      return kFloat64;
-    case at::kHalf:
-      return kFloat16;
-    default:
-      return kBfloat16;
-  }
-}
-
 using Tensors = std::array<at::Tensor, 3>;  // by Role, in one layout
 
 // The arguments of a convolution that are no tensors.
@@ -109,7 +98,7 @@ Owned describe_image(const at::Tensor& t, at::MemoryFormat layout) {
     strides[d] = stride;
     stride *= sizes[d];
   }
-  check_convolution(api().SetTensor(descriptor.get(), data_type(t.scalar_type()),
+  check_convolution(api().SetTensor(descriptor.get(), kTypes.of(t.scalar_type()),
                                     static_cast<int>(sizes.size()), sizes.data(), strides.data()),
                     "describe an image");
   return descriptor;
@@ -119,7 +108,7 @@ Owned describe_weight(const at::Tensor& t, at::MemoryFormat layout) {
   Owned descriptor = made(api().filter);
   narrow(t.numel());
   const int format = layout == at::MemoryFormat::Contiguous ? kContiguous : kChannelsLast;
-  check_convolution(api().SetFilter(descriptor.get(), data_type(t.scalar_type()), format,
+  check_convolution(api().SetFilter(descriptor.get(), kTypes.of(t.scalar_type()), format,
                                     static_cast<int>(t.dim()), narrow(t.sizes()).data()),
                     "describe a weight");
   return descriptor;
@@ -157,7 +146,7 @@ Plan make_plan(Handle handle, Role written, const Tensors& tensors, const Parame
   }
   Plan plan{{describe_image(tensors[kImage], layout), describe_weight(tensors[kWeight], layout),
              describe_image(tensors[kResult], layout)},
-            describe_convolution(parameters, data_type(tensors[kImage].scalar_type()), math)};
+            describe_convolution(parameters, kTypes.of(tensors[kImage].scalar_type()), math)};
   const auto& [a, b, out] = kOperands[written];
   const Descriptor of_a = plan.tensors[a].get(), of_b = plan.tensors[b].get();
   const Descriptor of_out = plan.tensors[out].get(), convolution = plan.convolution.get();
