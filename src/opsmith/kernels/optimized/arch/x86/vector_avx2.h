@@ -73,10 +73,10 @@ OPSMITH_INLINE F alternating_high(F x, F y) {
   return _mm256_permute2f128_ps(_mm256_unpacklo_ps(x, y), _mm256_unpackhi_ps(x, y), 0x31);
 }
 
-OPSMITH_INLINE F widened(__m128i x) {
+OPSMITH_INLINE F widened(__m128i x, Bfloat16) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(x), 16));
 }
-OPSMITH_INLINE __m128i narrowed(F x) {
+OPSMITH_INLINE __m128i narrowed(F x, Bfloat16) {
   const I bits = _mm256_castps_si256(x);
   const I odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
   const I sum = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
@@ -86,27 +86,23 @@ OPSMITH_INLINE __m128i narrowed(F x) {
   const I high = _mm256_srli_epi32(_mm256_castps_si256(kept), 16);
   return _mm_packus_epi32(_mm256_castsi256_si128(high), _mm256_extracti128_si256(high, 1));
 }
-OPSMITH_INLINE F load(const Bfloat16* p) {
-  return widened(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+OPSMITH_INLINE F widened(__m128i x, Float16) {
+  return _mm256_cvtph_ps(x);
 }
-OPSMITH_INLINE void store(Bfloat16* p, F x) {
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), narrowed(x));
-}
-OPSMITH_INLINE void stream(Bfloat16* p, F x) {
-  _mm_stream_si128(reinterpret_cast<__m128i*>(p), narrowed(x));
-}
-
-OPSMITH_INLINE __m128i float16_of(F x) {
+OPSMITH_INLINE __m128i narrowed(F x, Float16) {
   return _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
-OPSMITH_INLINE F load(const Float16* p) {
-  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+template <class T>
+OPSMITH_INLINE F load(const T* p) {
+  return widened(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)), T{});
 }
-OPSMITH_INLINE void store(Float16* p, F x) {
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), float16_of(x));
+template <class T>
+OPSMITH_INLINE void store(T* p, F x) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), narrowed(x, T{}));
 }
-OPSMITH_INLINE void stream(Float16* p, F x) {
-  _mm_stream_si128(reinterpret_cast<__m128i*>(p), float16_of(x));
+template <class T>
+OPSMITH_INLINE void stream(T* p, F x) {
+  _mm_stream_si128(reinterpret_cast<__m128i*>(p), narrowed(x, T{}));
 }
 
 // There is no instruction for pairs of bfloat16.

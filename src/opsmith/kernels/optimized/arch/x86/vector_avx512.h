@@ -76,11 +76,11 @@ OPSMITH_INLINE F alternating_high(F x, F y) {
   return _mm512_permutex2var_ps(x, lanes, y);
 }
 
-OPSMITH_INLINE F widened(__m256i x) {
+OPSMITH_INLINE F widened(__m256i x, Bfloat16) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
 }
 // To the nearest, ties to even; VCVTNEPS2BF16 would flush subnormal numbers.
-OPSMITH_INLINE __m256i narrowed(F x) {
+OPSMITH_INLINE __m256i narrowed(F x, Bfloat16) {
   const I bits = _mm512_castps_si512(x);
   const I odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
   const I sum = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
@@ -88,47 +88,43 @@ OPSMITH_INLINE __m256i narrowed(F x) {
       _mm512_mask_mov_epi32(sum, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), _mm512_set1_epi32(0x7fc00000));
   return _mm512_cvtepi32_epi16(_mm512_srli_epi32(kept, 16));
 }
-OPSMITH_INLINE F load(const Bfloat16* p) {
-  return widened(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+OPSMITH_INLINE F widened(__m256i x, Float16) {
+  return _mm512_cvtph_ps(x);
 }
-OPSMITH_INLINE void store(Bfloat16* p, F x) {
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), narrowed(x));
+OPSMITH_INLINE __m256i narrowed(F x, Float16) {
+  return _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+template <class T>
+OPSMITH_INLINE F load(const T* p) {
+  return widened(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)), T{});
+}
+template <class T>
+OPSMITH_INLINE void store(T* p, F x) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), narrowed(x, T{}));
+}
+template <class T>
+OPSMITH_INLINE void stream(T* p, F x) {
+  _mm256_stream_si256(reinterpret_cast<__m256i*>(p), narrowed(x, T{}));
+}
+OPSMITH_INLINE F load_some(const Bfloat16* p, int64_t n) {
+  return widened(_mm256_maskz_loadu_epi16(first(n), p), Bfloat16{});
+}
+OPSMITH_INLINE void store_some(Bfloat16* p, F x, int64_t n) {
+  _mm256_mask_storeu_epi16(p, first(n), narrowed(x, Bfloat16{}));
+}
+OPSMITH_INLINE F load_some(const Float16* p, int64_t n) {
+  return widened(_mm256_maskz_loadu_epi16(first(n), p), Float16{});
+}
+OPSMITH_INLINE void store_some(Float16* p, F x, int64_t n) {
+  _mm256_mask_storeu_epi16(p, first(n), narrowed(x, Float16{}));
 }
 // Of widened bfloat16, which need no rounding.
 OPSMITH_INLINE void store_exact(Bfloat16* p, F x) {
   const I upper = _mm512_srli_epi32(_mm512_castps_si512(x), 16);
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(upper));
 }
-OPSMITH_INLINE void stream(Bfloat16* p, F x) {
-  _mm256_stream_si256(reinterpret_cast<__m256i*>(p), narrowed(x));
-}
-OPSMITH_INLINE F load_some(const Bfloat16* p, int64_t n) {
-  return widened(_mm256_maskz_loadu_epi16(first(n), p));
-}
-OPSMITH_INLINE void store_some(Bfloat16* p, F x, int64_t n) {
-  _mm256_mask_storeu_epi16(p, first(n), narrowed(x));
-}
 OPSMITH_INLINE F load_between(const Bfloat16* p, int64_t begin, int64_t end) {
-  return widened(_mm256_maskz_loadu_epi16(static_cast<__mmask16>(first(end) & ~first(begin)), p));
-}
-
-OPSMITH_INLINE __m256i float16_of(F x) {
-  return _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-}
-OPSMITH_INLINE F load(const Float16* p) {
-  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
-}
-OPSMITH_INLINE void store(Float16* p, F x) {
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), float16_of(x));
-}
-OPSMITH_INLINE void stream(Float16* p, F x) {
-  _mm256_stream_si256(reinterpret_cast<__m256i*>(p), float16_of(x));
-}
-OPSMITH_INLINE F load_some(const Float16* p, int64_t n) {
-  return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(first(n), p));
-}
-OPSMITH_INLINE void store_some(Float16* p, F x, int64_t n) {
-  _mm256_mask_storeu_epi16(p, first(n), float16_of(x));
+  return widened(_mm256_maskz_loadu_epi16(static_cast<__mmask16>(first(end) & ~first(begin)), p), Bfloat16{});
 }
 
 // Products of bfloat16 in pairs (matmul.cpp), where the processor has VDPBF16PS: subnormal operands count as
