@@ -9,6 +9,13 @@
 
 namespace opsmith::portable {
 
+// The value at x of a polynomial with these coefficients, from that of the highest power on.
+template <class... C>
+inline float polynomial(float x, float value, C... coefficients) {
+  ((value = value * x + coefficients), ...);
+  return value;
+}
+
 inline double exp(double x) {
   return std::exp(x);
 }
@@ -24,12 +31,8 @@ inline float exp(float x) {
   const float n = shifted - kToInteger;
   const int32_t k = same_bits<int32_t>(shifted) - same_bits<int32_t>(kToInteger);
   const float r = (c - n * kLn2High) - n * kLn2Low;
-  float p = 1.9875691500e-4f;
-  p = p * r + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
+  float p = polynomial(r, 1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f,
+                       1.6666665459e-1f, 5.0000001201e-1f);
   p = p * r * r + r + 1.0f;
   // 2^k in two factors, because k goes beyond the exponents of normal numbers on both sides.
   const uint32_t half = static_cast<uint32_t>((k >> 1) + 127) << 23;
@@ -43,11 +46,8 @@ inline double tanh(double x) {
 
 inline float tanh(float x) {
   const float z = x * x;
-  float p = -5.70498872745e-3f;
-  p = p * z + 2.06390887954e-2f;
-  p = p * z - 5.37397155531e-2f;
-  p = p * z + 1.33314422036e-1f;
-  p = p * z - 3.33332819422e-1f;
+  const float p = polynomial(z, -5.70498872745e-3f, 2.06390887954e-2f, -5.37397155531e-2f, 1.33314422036e-1f,
+                             -3.33332819422e-1f);
   const float near_zero = p * z * x + x;
   const float magnitude = std::fabs(x);
   const float elsewhere = 1.0f - 2.0f / (portable::exp(2.0f * magnitude) + 1.0f);
@@ -60,27 +60,17 @@ inline double erf(double x) {
 
 inline float erf(float x) {
   const float z = x * x;
-  float p = 7.853861353153693e-5f;
-  p = p * z - 8.010193625184903e-4f;
-  p = p * z + 5.188327685732524e-3f;
-  p = p * z - 2.685381193529856e-2f;
-  p = p * z + 1.128358514861418e-1f;
-  p = p * z - 3.761262582423300e-1f;
-  p = p * z + 1.128379165726710e+0f;
+  const float p = polynomial(z, 7.853861353153693e-5f, -8.010193625184903e-4f, 5.188327685732524e-3f,
+                             -2.685381193529856e-2f, 1.128358514861418e-1f, -3.761262582423300e-1f,
+                             1.128379165726710e+0f);
   // Beyond 1: the complement, exp(-x^2) / x times a polynomial in 1 / x^2. Beyond 4 it is 1 all the same.
   const float magnitude = std::fabs(x);
   const float c = magnitude > 4.0f ? 4.0f : magnitude;
   const float inverse = 1.0f / c;
   const float y = inverse * inverse;
-  float q = 2.326819970068386e-2f;
-  q = q * y - 1.387039388740657e-1f;
-  q = q * y + 3.687424674597105e-1f;
-  q = q * y - 5.824733027278666e-1f;
-  q = q * y + 6.210004621745983e-1f;
-  q = q * y - 4.944515323274145e-1f;
-  q = q * y + 3.404879937665872e-1f;
-  q = q * y - 2.741127028184656e-1f;
-  q = q * y + 5.638259427386472e-1f;
+  const float q = polynomial(y, 2.326819970068386e-2f, -1.387039388740657e-1f, 3.687424674597105e-1f,
+                             -5.824733027278666e-1f, 6.210004621745983e-1f, -4.944515323274145e-1f,
+                             3.404879937665872e-1f, -2.741127028184656e-1f, 5.638259427386472e-1f);
   const float elsewhere = std::copysign(1.0f - portable::exp(-c * c) * inverse * q, x);
   return magnitude < 1.0f ? p * x : elsewhere;
 }
