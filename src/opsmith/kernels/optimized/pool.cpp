@@ -77,17 +77,7 @@ void find_elements(const MaxPool<T>& pool, const T* plane, int64_t y, int64_t x,
 template <class T>
 void put_largest(const MaxPool<T>& pool, const Elements<T>& found, int64_t step, int64_t place_step,
                  int64_t count, T* result, int64_t* places, const int64_t* offsets = nullptr) {
-  LargestOf<T> of;
-  of.elements = found.at;
-  of.places = found.places;
-  of.number = found.number;
-  of.offsets = offsets;
-  of.step = step;
-  of.place_step = place_step;
-  of.count = count;
-  of.result = result;
-  of.result_places = places;
-  pool.largest(of);
+  pool.largest({found.at, found.places, found.number, offsets, step, place_step, count, result, places});
 }
 
 // Rows of a channels-last map, all channels of a pixel at once.

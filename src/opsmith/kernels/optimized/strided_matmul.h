@@ -47,30 +47,21 @@ struct Product {
 };
 
 // simd's functions of a dtype, null where no selected program multiplies matrices of it.
+//
+// float16 has no product of its own: but for dot products and single rows by packed panels, its operands are
+// widened and multiplied as float32, in panels that are made while it goes.
 template <class T>
 struct ProductFunctions {
   using Element = T;
+  using Multiplied = std::conditional_t<std::is_same_v<T, Float16>, float, T>;
 
-  void (*matmul)(const Matmul<T>& product, int64_t row_begin, int64_t row_end, int64_t panel_begin,
+  void (*matmul)(const Matmul<Multiplied>& product, int64_t row_begin, int64_t row_end, int64_t panel_begin,
                  int64_t panel_end);
   void (*dots)(const Dots<T>& product, int64_t begin, int64_t end);
   void (*pack)(const T* b, int64_t depth_stride, int64_t column_stride, int64_t depth, int64_t columns,
-               T* panels);
-};
-
-// float16 has no product of its own: but for dot products and single rows by packed panels, its operands are
-// widened and multiplied as float32, in panels that are made while it goes.
-template <>
-struct ProductFunctions<Float16> {
-  using Element = Float16;
-
-  void (*matmul)(const Matmul<float>& product, int64_t row_begin, int64_t row_end, int64_t panel_begin,
-                 int64_t panel_end);
-  void (*dots)(const Dots<Float16>& product, int64_t begin, int64_t end);
-  void (*pack)(const Float16* b, int64_t depth_stride, int64_t column_stride, int64_t depth, int64_t columns,
-               float* panels);
-  void (*row)(const float* a, const Float16* panels, int64_t panel, int64_t depth, int64_t count,
-              float* sums);
+               Multiplied* panels);
+  void (*row)(const float* a, const T* panels, int64_t panel, int64_t depth, int64_t count,
+              float* sums) = nullptr;  // of float16 alone
 };
 
 // How many elements a panel has: its depth times kPanel, of bfloat16 with an even depth.
