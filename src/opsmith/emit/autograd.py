@@ -199,23 +199,16 @@ def _by_backward(
     return struct, call
 
 
-def _inplace_or_copy(
-    signature: Signature, autograd: Autograd, signatures: Signatures
-) -> tuple[str, str]:
+def _inplace(signature: Signature, autograd: Autograd, signatures: Signatures) -> tuple[str, str]:
     functional = signatures[autograd.functional].ops_struct
+    if autograd.route is AutogradRoute.INPLACE_BY_COPY:
+        return "", (
+            f'opsmith::inplace_by_copy<{functional}>("{signature.qualified_name}", '
+            f"{_arguments(signature)})"
+        )
     return "", (
         f"opsmith::inplace_or_copy<{signature.ops_struct}, {functional}>(dispatchKeySet, "
         f'"{signature.qualified_name}", {_arguments(signature)})'
-    )
-
-
-def _inplace_by_copy(
-    signature: Signature, autograd: Autograd, signatures: Signatures
-) -> tuple[str, str]:
-    functional = signatures[autograd.functional].ops_struct
-    return "", (
-        f'opsmith::inplace_by_copy<{functional}>("{signature.qualified_name}", '
-        f"{_arguments(signature)})"
     )
 
 
@@ -229,8 +222,8 @@ def _out(signature: Signature, autograd: Autograd, signatures: Signatures) -> tu
 # The code before each generated function, and the call that is its body.
 _BODIES: Mapping[AutogradRoute, Callable[[Signature, Autograd, Signatures], tuple[str, str]]] = {
     AutogradRoute.BACKWARD: _by_backward,
-    AutogradRoute.INPLACE_OR_COPY: _inplace_or_copy,
-    AutogradRoute.INPLACE_BY_COPY: _inplace_by_copy,
+    AutogradRoute.INPLACE_OR_COPY: _inplace,
+    AutogradRoute.INPLACE_BY_COPY: _inplace,
     AutogradRoute.OUT: _out,
 }
 
