@@ -13,6 +13,7 @@
 namespace opsmith {
 
 using executorch::aten::ArrayRef;
+using executorch::aten::OptionalArrayRef;
 using executorch::aten::Tensor;
 using IntList = ArrayRef<int64_t>;
 

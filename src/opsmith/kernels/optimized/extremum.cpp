@@ -15,8 +15,6 @@
 namespace opsmith::optimized {
 namespace {
 
-using executorch::aten::OptionalArrayRef;
-
 // Of one order, for each dtype.
 struct Functions {
   bool is_largest;

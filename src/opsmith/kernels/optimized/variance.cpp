@@ -17,8 +17,6 @@
 namespace opsmith::optimized {
 namespace {
 
-using executorch::aten::OptionalArrayRef;
-
 // The result to compute from moments.
 struct Asked {
   double correction;

@@ -114,3 +114,11 @@ Tensor& predicate(KernelRuntimeContext& context, Dtypes dtypes, ScalarType dtype
     const ScalarType dtype = common_dtype(self, other);                                                     \
     return body<kName>(context, Dtypes{}, dtype, self, ScalarTensor(other, dtype), out, function);          \
   }
+
+// The same of an operator that C++ has a symbol for.
+#define OPSMITH_SYMBOL(body, Dtypes, name, symbol)                                       \
+  namespace {                                                                            \
+  constexpr auto name##_values = [](auto a, auto b) { return a symbol b; };              \
+  }                                                                                      \
+  OPSMITH_TWO_OPERANDS(body, Dtypes, name##_out, #name ".Tensor_out", name##_scalar_out, \
+                       #name ".Scalar_out", name##_values)

@@ -4,9 +4,6 @@
 namespace opsmith::portable::native {
 namespace {
 
-using executorch::aten::ArrayRef;
-using executorch::aten::OptionalArrayRef;
-
 template <bool kStart>
 struct Truth {
   using Element = bool;

@@ -3,17 +3,9 @@
 
 namespace opsmith::portable::native {
 
-#define OPSMITH_BITWISE(name, symbol)                                                         \
-  namespace {                                                                                 \
-  constexpr auto name##_values = [](auto a, auto b) { return a symbol b; };                   \
-  }                                                                                           \
-  OPSMITH_TWO_OPERANDS(binary, IntegralB, name##_out, #name ".Tensor_out", name##_scalar_out, \
-                       #name ".Scalar_out", name##_values)
-
-OPSMITH_BITWISE(bitwise_and, &)
-OPSMITH_BITWISE(bitwise_or, |)
-OPSMITH_BITWISE(bitwise_xor, ^)
-#undef OPSMITH_BITWISE
+OPSMITH_SYMBOL(binary, IntegralB, bitwise_and, &)
+OPSMITH_SYMBOL(binary, IntegralB, bitwise_or, |)
+OPSMITH_SYMBOL(binary, IntegralB, bitwise_xor, ^)
 
 namespace {
 

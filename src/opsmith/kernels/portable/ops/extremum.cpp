@@ -10,9 +10,6 @@
 namespace opsmith::portable::native {
 namespace {
 
-using executorch::aten::ArrayRef;
-using executorch::aten::OptionalArrayRef;
-
 // Of the largest elements, or of the smallest: what is better than none, and of two values.
 template <bool kIsLargest>
 struct Order {

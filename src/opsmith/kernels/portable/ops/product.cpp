@@ -5,8 +5,6 @@
 namespace opsmith::portable::native {
 namespace {
 
-using executorch::aten::OptionalArrayRef;
-
 constexpr char kProd[] = "prod.out";
 constexpr char kProdDim[] = "prod.int_out";
 

@@ -9,9 +9,6 @@
 namespace opsmith::portable::native {
 namespace {
 
-using executorch::aten::ArrayRef;
-using executorch::aten::OptionalArrayRef;
-
 // Note [Accuracy of sums]
 // Rows are added in kLanes interleaved partial sums in blocks, blocks and columns in a wider sum: double for
 // float; for double, a pair whose second number is what rounding took from the first (Neumaier). The error is

@@ -8,8 +8,6 @@
 namespace opsmith::portable::native {
 namespace {
 
-using executorch::aten::OptionalArrayRef;
-
 // Count, mean and sum of squared deviations, joined by the formula of Chan, Golub and LeVeque (1979).
 struct Moments {
   int64_t count;
