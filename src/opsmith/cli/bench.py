@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from opsmith.cli.console import Json, err, many, out, print_json, write_json
+from opsmith.cli.options import flag, written_to
 from opsmith.observe.benchmarks.measurements import table
 from opsmith.observe.benchmarks.runs import (
     BenchmarkResult,
@@ -27,7 +28,7 @@ from opsmith.observe.benchmarks.runs import (
 
 def bench(
     names: Annotated[list[str] | None, typer.Argument(help="Which ones; all without.")] = None,
-    list_them: Annotated[bool, typer.Option("--list", help="Say what there is.")] = False,
+    list_them: Annotated[bool, flag("--list", "Say what there is.")] = False,
     folder: Annotated[
         Path | None,
         typer.Option(help="Where the scripts are; else benchmarks/ here, or opsmith's."),
@@ -35,11 +36,9 @@ def bench(
     against: Annotated[
         Path | None, typer.Option(help="Compare with an earlier run's --output.")
     ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write what was measured, as JSON.")
-    ] = None,
+    output: Annotated[Path | None, written_to("Write what was measured, as JSON.")] = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Fail if a goal is missed, or something got slower.")
+        bool, flag("--strict", "Fail if a goal is missed, or something got slower.")
     ] = False,
     json: Json = False,
 ) -> None:

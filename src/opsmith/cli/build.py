@@ -17,6 +17,7 @@ from opsmith.build.python_adapter import build_adapter
 from opsmith.build.toolchain import find_compiler
 from opsmith.cli import options
 from opsmith.cli.console import Json, out, print_json, shown_progress
+from opsmith.cli.options import flag, written_to
 from opsmith.description import find_backend, has_python_kernels
 from opsmith.errors import ExecutorchMissing, OpsmithError
 
@@ -33,12 +34,10 @@ def build(
     ] = None,
     named: options.NamedBackend = "",
     output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="Copy the libraries of C++ sources to this folder."),
+        Path | None, written_to("Copy the libraries of C++ sources to this folder.")
     ] = None,
     debug: Annotated[
-        bool,
-        typer.Option("--debug", help="Compile your own sources with -g and -Og, for a debugger."),
+        bool, flag("--debug", "Compile your own sources with -g and -Og, for a debugger.")
     ] = False,
     sanitize: Annotated[
         str,

@@ -19,7 +19,7 @@ from opsmith.base.output_files import check_writable
 from opsmith.build.progress import OnProgress
 from opsmith.cli.console import Json, err, out, print_json, shown_progress
 from opsmith.cli.fuzz_results import fuzz_summary, print_findings, write_findings
-from opsmith.cli.options import BackendArgument, NamedBackend
+from opsmith.cli.options import BackendArgument, NamedBackend, flag, written_to
 from opsmith.conformance import (
     Check,
     FuzzOutcome,
@@ -64,7 +64,7 @@ Samples = Annotated[
     int, typer.Option(min=0, help="The most inputs of each entry; 0: all that OpInfo has.")
 ]
 Jobs = Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Workers; as many as cores.")]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on where the last run was interrupted.")]
+Resume = Annotated[bool, flag("--resume", "Go on where the last run was interrupted.")]
 Kernels = Annotated[
     Path | None, typer.Option(help="A Python file that registers kernels on the device.")
 ]
@@ -82,18 +82,14 @@ UpstreamCheckout = Annotated[
     Path | None,
     typer.Option(help="A checkout of PyTorch: run its own device-generic tests instead."),
 ]
-TorchCts = Annotated[
-    bool, typer.Option("--torchcts", help="Run the tests of the installed TorchCTS instead.")
-]
+TorchCts = Annotated[bool, flag("--torchcts", "Run the tests of the installed TorchCTS instead.")]
 Files = Annotated[
     list[str] | None, typer.Option(help="A test file of the checkout or of TorchCTS; repeatable.")
 ]
 Fuzz = Annotated[
     int, typer.Option(min=0, help="Run so many random programs of operators instead.", metavar="N")
 ]
-Output = Annotated[
-    Path | None, typer.Option("--output", "-o", help="Write the results there, as JSON.")
-]
+Output = Annotated[Path | None, written_to("Write the results there, as JSON.")]
 JUnit = Annotated[Path | None, typer.Option(help="Write the results there, as JUnit XML.")]
 
 

@@ -15,7 +15,7 @@ from opsmith.base.cache_folder import cache_root
 from opsmith.cli.conform import shown_standing
 from opsmith.cli.console import Json, err, many, out, print_json, write_json
 from opsmith.cli.opened import loaded_backend, opened_backend
-from opsmith.cli.options import Arguments, default_backend
+from opsmith.cli.options import Arguments, default_backend, written_to
 from opsmith.cli.unrecorded import end_unrecorded
 from opsmith.conformance.record import latest_results
 from opsmith.observe.programs.coverage import (
@@ -61,9 +61,7 @@ def coverage(
         float,
         typer.Option(min=0, max=1, help="The share of the CPU's time to write kernels for."),
     ] = 0.95,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write a program's coverage, as JSON.")
-    ] = None,
+    output: Annotated[Path | None, written_to("Write a program's coverage, as JSON.")] = None,
     json: Json = False,
 ) -> None:
     """Show how much of PyTorch a backend serves; or of a program, by time, and which kernels to write next.

@@ -10,7 +10,7 @@ from rich.table import Table as Grid
 from opsmith.cli.compiled import explain_compiled
 from opsmith.cli.console import Json, out, print_json
 from opsmith.cli.opened import loaded_backend, may_load, opened_backend
-from opsmith.cli.options import Backend, Build, Table, given_backend
+from opsmith.cli.options import Backend, Build, Table, flag, given_backend
 from opsmith.observe.explain.chain import entry_json, served_operator
 from opsmith.observe.explain.explanation import RELEVANT_KEYS, Explanation
 from opsmith.observe.explain.explanation import explain as explanation_of
@@ -36,7 +36,7 @@ def explain(
     ] = "",
     table: Table = True,
     build: Build = False,
-    all_keys: Annotated[bool, typer.Option("--all-keys", help="Show every dispatch key.")] = False,
+    all_keys: Annotated[bool, flag("--all-keys", "Show every dispatch key.")] = False,
     json: Json = False,
 ) -> None:
     """Explain how one operator is served on a backend, and why; or what torch.compile makes of a program.

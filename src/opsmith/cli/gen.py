@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from opsmith.cli.console import Json, out, print_json
-from opsmith.cli.options import BackendArgument, NamedBackend
+from opsmith.cli.options import BackendArgument, NamedBackend, flag, written_to
 from opsmith.emit import emit
 from opsmith.emit.folder import compare, out_of_date, update
 from opsmith.plan import open_backend
@@ -17,12 +17,9 @@ from opsmith.plan import open_backend
 def gen(
     backend: BackendArgument = "",
     named: NamedBackend = "",
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="The folder for the generated files.")
-    ] = Path("generated"),
+    output: Annotated[Path, written_to("The folder for the generated files.")] = Path("generated"),
     check: Annotated[
-        bool,
-        typer.Option("--check", help="Write nothing; fail where the folder is out of date."),
+        bool, flag("--check", "Write nothing; fail where the folder is out of date.")
     ] = False,
     json: Json = False,
 ) -> None:

@@ -11,6 +11,7 @@ from rich.markup import escape
 
 from opsmith.base.output_files import write_output
 from opsmith.cli.console import err
+from opsmith.cli.options import flag, written_to
 from opsmith.description import FLAG_GEMS, import_flag_gems, import_library
 from opsmith.errors import OutputRejected
 from opsmith.schema import read_catalogue
@@ -23,10 +24,8 @@ def import_(
             help="torchgen's backend YAML, op-plugin's, ExecuTorch's functions.yaml, or flag_gems."
         ),
     ],
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write this file, not standard output.")
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the output.")] = False,
+    output: Annotated[Path | None, written_to("Write this file, not standard output.")] = None,
+    force: Annotated[bool, flag("--force", "Overwrite the output.")] = False,
 ) -> None:
     """Turn a kernel library that torchgen, op-plugin, ExecuTorch or FlagGems describes into a manifest."""
     if output is not None and output.exists() and not force:

@@ -9,6 +9,7 @@ import typer
 from rich.markup import escape
 
 from opsmith.cli.console import Json, many, out, print_json
+from opsmith.cli.options import flag
 from opsmith.vendor.scaffold import (
     Choices,
     DriverLanguage,
@@ -48,17 +49,13 @@ def new(
         ),
     ] = None,
     executorch: Annotated[
-        bool, typer.Option("--executorch", help="Kernels that serve programs of ExecuTorch too.")
+        bool, flag("--executorch", "Kernels that serve programs of ExecuTorch too.")
     ] = False,
     upgrade: Annotated[
-        bool,
-        typer.Option(
-            "--upgrade", help="Show what this opsmith would write differently; ./ by default."
-        ),
+        bool, flag("--upgrade", "Show what this opsmith would write differently; ./ by default.")
     ] = False,
     apply: Annotated[
-        bool,
-        typer.Option("--apply", help="With --upgrade: change the files that you have not edited."),
+        bool, flag("--apply", "With --upgrade: change the files that you have not edited.")
     ] = False,
     json: Json = False,
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -53,6 +53,16 @@ def _backends_here() -> list[str]:
     return []
 
 
+def flag(name: str, help: str) -> Any:
+    """A flag without its opposite, ``--no-…``."""
+    return typer.Option(name, help=help)
+
+
+def written_to(help: str) -> Any:
+    """The file or the folder that a command writes."""
+    return typer.Option("--output", "-o", help=help)
+
+
 _WHICH = "A shipped backend, or a backend.yaml."
 DEFAULT = "the folder's, or sim"
 Backend = Annotated[
@@ -74,9 +84,7 @@ Table = Annotated[
 ]
 Build = Annotated[
     bool,
-    typer.Option(
-        "--build", help="Build and load the backend for that, which runs what its description says."
-    ),
+    flag("--build", "Build and load the backend for that, which runs what its description says."),
 ]
 
 # Of commands that run a program.

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from opsmith.cli.console import Json, err, many, out, print_json, shown_progress
-from opsmith.cli.options import BackendArgument, NamedBackend
+from opsmith.cli.options import BackendArgument, NamedBackend, flag, written_to
 from opsmith.description import find_backend
 from opsmith.vendor.package.packaging import Packaged, Wanted
 from opsmith.vendor.package.packaging import package as packaged_of
@@ -18,9 +18,7 @@ from opsmith.vendor.package.packaging import package as packaged_of
 def package(
     backend: BackendArgument = "",
     named: NamedBackend = "",
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="The folder for the wheel.")
-    ] = Path("dist"),
+    output: Annotated[Path, written_to("The folder for the wheel.")] = Path("dist"),
     python: Annotated[
         list[str] | None,
         typer.Option(
@@ -53,9 +51,9 @@ def package(
     ] = None,
     runtime: Annotated[
         bool,
-        typer.Option(
+        flag(
             "--runtime",
-            help="Make opsmith-runtime instead: objects of opsmith's own that first builds then link.",
+            "Make opsmith-runtime instead: objects of opsmith's own that first builds then link.",
         ),
     ] = False,
     version: Annotated[

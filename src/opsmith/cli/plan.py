@@ -10,7 +10,7 @@ from rich.table import Table
 
 from opsmith.cli.console import Json, out, print_json
 from opsmith.cli.opened import opened_backend
-from opsmith.cli.options import BackendArgument, NamedBackend
+from opsmith.cli.options import BackendArgument, NamedBackend, flag
 from opsmith.observe.explain.chain import entry_json, served_operators
 from opsmith.plan import NotServed, Plan, Route
 
@@ -20,13 +20,10 @@ def plan(
     named: NamedBackend = "",
     route: Annotated[Route | None, typer.Option(help="List the operators on this route.")] = None,
     not_served: Annotated[
-        bool, typer.Option("--not-served", help="List what of the description no route uses.")
+        bool, flag("--not-served", "List what of the description no route uses.")
     ] = False,
     libraries: Annotated[
-        bool,
-        typer.Option(
-            "--libraries", help="List which library serves which operator for which dtypes."
-        ),
+        bool, flag("--libraries", "List which library serves which operator for which dtypes.")
     ] = False,
     json: Json = False,
 ) -> None:

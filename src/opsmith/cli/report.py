@@ -13,6 +13,7 @@ from opsmith.base.output_files import check_writable, write_output
 from opsmith.cli import options
 from opsmith.cli.console import Json, err, out, print_json, shown_progress, write_json
 from opsmith.cli.opened import say_loaded
+from opsmith.cli.options import flag, written_to
 from opsmith.observe.report.gathering import Inputs, gathered
 from opsmith.observe.report.page import render
 from opsmith.observe.report.report_data import ReportData
@@ -26,7 +27,7 @@ def warn(document: ReportData) -> None:
 
 
 def report(
-    output: Annotated[Path, typer.Option("--output", "-o", help="The page.")] = Path("report.html"),
+    output: Annotated[Path, written_to("The page.")] = Path("report.html"),
     backend: options.BackendArgument = "",
     named: options.NamedBackend = "",
     conform: options.Conform = None,
@@ -45,9 +46,7 @@ def report(
     source_link: options.SourceLink = options.LOCAL_FILE,
     table: options.Table = True,
     build: options.Build = False,
-    open_page: Annotated[
-        bool, typer.Option("--open", help="Open the page in this machine's browser.")
-    ] = False,
+    open_page: Annotated[bool, flag("--open", "Open the page in this machine's browser.")] = False,
     json: Json = False,
 ) -> None:
     """Write one HTML page of what a backend does: every operator, the tests, what changed."""

@@ -14,7 +14,7 @@ from rich.markup import escape
 
 from opsmith.base.output_files import check_writable, write_output
 from opsmith.cli.console import Json, err, fail, print_json, shown_progress
-from opsmith.cli.options import Arguments, LoadedBackend, ProgramName
+from opsmith.cli.options import Arguments, LoadedBackend, ProgramName, flag, written_to
 from opsmith.errors import OpsmithError
 from opsmith.observe.programs.process import Program
 from opsmith.observe.programs.trace import ProgramTrace, check_filter, check_met, trace_program
@@ -45,17 +45,12 @@ Modules = Annotated[
     typer.Option(help="Only what runs in this module's forward and backward; repeatable."),
 ]
 Depth = Annotated[int | None, typer.Option(min=1, help="Only this many levels of nesting.")]
-All = Annotated[
-    bool,
-    typer.Option("--all", help="All calls, those inside of others and off the device too."),
-]
+All = Annotated[bool, flag("--all", "All calls, those inside of others and off the device too.")]
 Format = Annotated[
     TraceFormat | None,
     typer.Option(help="text, perfetto (for ui.perfetto.dev) or table (sums of calls)."),
 ]
-Output = Annotated[
-    Path | None, typer.Option("--output", "-o", help="Write to this file; .json: perfetto.")
-]
+Output = Annotated[Path | None, written_to("Write to this file; .json: perfetto.")]
 
 
 def trace(

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from opsmith.cli import options
 from opsmith.cli.console import Json, err, fail, many, out, print_json, shown_progress
+from opsmith.cli.options import flag
 from opsmith.errors import OpsmithError
 from opsmith.vendor.driver_check.checks import CHECKS
 from opsmith.vendor.driver_check.model import Check, Finding, Report, Verdict
@@ -43,10 +44,8 @@ def check(
     seconds: Annotated[
         float, typer.Option("--time-limit", min=0.1, help="Seconds that a check may take.")
     ] = 60,
-    show_all: Annotated[bool, typer.Option("--all", help="Show checks that passed, too.")] = False,
-    list_them: Annotated[
-        bool, typer.Option("--list", help="List the checks, and run none.")
-    ] = False,
+    show_all: Annotated[bool, flag("--all", "Show checks that passed, too.")] = False,
+    list_them: Annotated[bool, flag("--list", "List the checks, and run none.")] = False,
     json: Json = False,
 ) -> None:
     """Check a driver against its contract, function by function, and say what PyTorch's users would notice.

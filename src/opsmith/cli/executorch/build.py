@@ -10,14 +10,14 @@ from rich.table import Table
 
 from opsmith.cli.console import Json, out, print_json, shown_progress
 from opsmith.cli.executorch.served_forms import form_json, served_forms
-from opsmith.cli.options import BackendArgument, NamedBackend, RuntimeKernels
+from opsmith.cli.options import BackendArgument, NamedBackend, RuntimeKernels, written_to
 from opsmith.description import find_backend
 from opsmith.executorch.build import BuiltLibrary, build_library
 from opsmith.executorch.program import read_program
 
 
 def build(
-    output: Annotated[Path, typer.Option("--output", "-o", help="The folder for the library.")],
+    output: Annotated[Path, written_to("The folder for the library.")],
     backend: BackendArgument = "",
     named: NamedBackend = "",
     programs: Annotated[

@@ -9,7 +9,7 @@ import typer
 
 from opsmith.cli.console import Json, many, out, print_json, shown_progress
 from opsmith.cli.executorch.served_forms import form_json, served_forms
-from opsmith.cli.options import Backend
+from opsmith.cli.options import Backend, flag, written_to
 from opsmith.description import find_backend
 from opsmith.executorch.export import ExportPass, ModuleToExport, export_program
 from opsmith.observe.programs.module import made_by_factory
@@ -19,17 +19,14 @@ def export_module(
     factory: Annotated[
         str, typer.Argument(help="MODULE:FUNCTION, which returns (model, example_inputs).")
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The program to write, a .pte.")],
+    output: Annotated[Path, written_to("The program to write, a .pte.")],
     backend: Backend = "",
     without: Annotated[
         list[ExportPass] | None,
         typer.Option(help="What is not to be done to the graph on the way; repeatable."),
     ] = None,
     allow_unserved: Annotated[
-        bool,
-        typer.Option(
-            "--allow-unserved", help="Also where a library of your own is to serve some calls."
-        ),
+        bool, flag("--allow-unserved", "Also where a library of your own is to serve some calls.")
     ] = False,
     json: Json = False,
 ) -> None:
