@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Generic, Protocol, TypeVar
 
 from opsmith.description.custom import read_declaration
 from opsmith.description.document import Document, Step
-from opsmith.description.formats.notes import Notes
+from opsmith.description.formats.notes import Converted, Notes, shown_name, without_unknown_keys
 from opsmith.description.model import Derive, Kernel, Library
 from opsmith.description.names import obstacle_in_function, unknown_operator
 from opsmith.errors import (
@@ -83,7 +84,32 @@ class KernelLists:
     own: tuple[Item, ...] = ()
 
 
-def declared_name(func: str, location: Location) -> str:
+class _Declaring(Protocol):
+    func: str
+
+
+_Declared = TypeVar("_Declared", bound=_Declaring)
+
+
+class ListsReader(Generic[Converted]):
+    """A file of lists, with its plain data as ``raw``."""
+
+    def __init__(self, document: Document, kind: type[Converted], keep_faults: bool) -> None:
+        self.document = document
+        self.notes = Notes(keep_faults)
+        self.raw = without_unknown_keys(document, kind, self.notes)
+
+    def declared(self, key: str, form: type[_Declared]) -> Iterator[tuple[Item, _Declared]]:
+        """The operators that the list ``key`` declares, each with its entry."""
+        for index, entry in enumerate(getattr(self.raw, key) or ()):
+            with self.notes.fault_of(shown_name(entry), self.document.locate(key, index)):
+                raw = self.document.convert(form, key, index)
+                location = self.document.locate(key, index, "func")
+                name = _declared_name(raw.func, location)
+                yield Item(name, location, schema=raw.func, steps=(key, index)), raw
+
+
+def _declared_name(func: str, location: Location) -> str:
     """The name of the operator that the schema ``func`` declares.  Raises :class:`SchemaInvalid`."""
     schema = _SCHEMA.fullmatch(func)
     if schema is None:

@@ -8,20 +8,20 @@ op-plugin's generator writes; opsmith calls it.  What is for other releases is n
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import msgspec
 
-from opsmith.description.document import Document
+from opsmith.description.document import Document, Step
 from opsmith.description.formats.kernel_lists import (
     Item,
     KernelLists,
-    declared_name,
+    ListsReader,
     is_for_autograd,
     library_of,
     tags_of,
 )
-from opsmith.description.formats.notes import Notes, shown_name, without_unknown_keys
 from opsmith.description.model import Library
 from opsmith.errors import SyntaxInvalid
 from opsmith.schema import Catalogue, torch_release
@@ -70,16 +70,10 @@ def read_op_plugin_yaml(
     Raises a :class:`DescriptionError` at the place of the first mistake; with ``keep_faults`` those in single
     entries are among the library's ``unserved``.
     """
-    return _Reader(document, Notes(keep_faults)).library(catalogue)
+    return _Reader(document, _OpPluginYaml, keep_faults).library(catalogue)
 
 
-class _Reader:
-    def __init__(self, document: Document, notes: Notes) -> None:
-        self.document = document
-        self.notes = notes
-        self.raw = without_unknown_keys(document, _OpPluginYaml, notes)
-        self.release = "v{}.{}".format(*torch_release())
-
+class _Reader(ListsReader[_OpPluginYaml]):
     def library(self, catalogue: Catalogue | None) -> Library:
         for item in self._items("quant"):
             self.notes.keep(
@@ -105,32 +99,24 @@ class _Reader:
 
     def _items(self, key: str) -> Iterator[Item]:
         """The operators of the list ``key`` that are for this torch."""
-        for index, entry in enumerate(getattr(self.raw, key) or ()):
-            with self.notes.fault_of(shown_name(entry), self.document.locate(key, index)):
-                raw = self.document.convert(_Entry, key, index)
-                location = self.document.locate(key, index, "func")
-                item = Item(
-                    declared_name(raw.func, location),
-                    location,
-                    device_guard=False if raw.device_check == "NoCheck" else None,
-                    schema=raw.func,
-                    tags=tags_of(raw.tags),
-                    differentiates=is_for_autograd(raw.dispatch),
-                    steps=(key, index),
-                )
-                if reason := self._obstacle(raw, key, index):
-                    self.notes.keep(item.name, location, reason)
+        for item, raw in self.declared(key, _Entry):
+            with self.notes.fault_of(item.name, item.location):
+                if reason := self._obstacle(raw, *item.steps):
+                    self.notes.keep(item.name, item.location, reason)
                 else:
-                    yield item
+                    yield replace(
+                        item,
+                        device_guard=False if raw.device_check == "NoCheck" else None,
+                        tags=tags_of(raw.tags),
+                        differentiates=is_for_autograd(raw.dispatch),
+                    )
 
-    def _obstacle(self, entry: _Entry, *steps: str | int) -> str:
+    def _obstacle(self, entry: _Entry, *steps: Step) -> str:
         """Why op-plugin has no function of its own for the operator; empty where it has one."""
         keys = ("acl_op", "op_api", "sparse")
         if not any(self._covers(getattr(entry, key), *steps, key) for key in keys):
-            return (
-                f"op-plugin has no implementation for torch {self.release.removeprefix('v')}, by `acl_op`, "
-                "`op_api` and `sparse`"
-            )
+            release = "{}.{}".format(*torch_release())
+            return f"op-plugin has no implementation for torch {release}, by `acl_op`, `op_api` and `sparse`"
         if entry.structured_delegate:
             return (
                 f"it is structured and delegates to `{entry.structured_delegate}`, from whose kernel opsmith "
@@ -138,15 +124,15 @@ class _Reader:
             )
         return ""
 
-    def _covers(self, releases: _Releases, *steps: str | int) -> bool:
+    def _covers(self, releases: _Releases, *steps: Step) -> bool:
         """Whether the installed torch is among ``releases``, which stand at ``steps``."""
-        every = self.raw.all_version
-        if releases is None or self.release not in every:
+        every, release = self.raw.all_version, "v{}.{}".format(*torch_release())
+        if releases is None or release not in every:
             return False
         if releases == "all_version":
             return True
         if isinstance(releases, str):
-            return self.release in [each.strip() for each in releases.split(",")]
+            return release in [each.strip() for each in releases.split(",")]
         known: Sequence[str] = [*every, "newest"]
         if len(releases) != 2 or any(each not in known for each in releases):
             raise SyntaxInvalid(
@@ -155,4 +141,4 @@ class _Reader:
                 remedy="write the first and the last: [v2.1, newest]",
             )
         first, last = (known.index(each) for each in releases)
-        return first <= every.index(self.release) <= last
+        return first <= every.index(release) <= last

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import msgspec
 
@@ -18,18 +18,16 @@ from opsmith.description.document import Document, Step
 from opsmith.description.formats.kernel_lists import (
     Item,
     KernelLists,
-    declared_name,
+    ListsReader,
     is_for_autograd,
     library_of,
     tags_of,
 )
-from opsmith.description.formats.notes import Notes, shown_name, without_unknown_keys
+from opsmith.description.formats.notes import shown_name
 from opsmith.description.model import Derive, Library
 from opsmith.description.names import IDENTIFIER, SYMBOL, obstacle_in_cpp
 from opsmith.errors import SyntaxInvalid
 from opsmith.schema import Catalogue
-
-_Declared = TypeVar("_Declared", "_NonNative", "_Custom")
 
 # Entries are checked one by one, so that one of them can be wrong alone.
 _Entries = list[Any] | None
@@ -142,15 +140,10 @@ def read_torchgen_yaml(
     Raises a :class:`DescriptionError` at the place of the first mistake; with ``keep_faults`` those in single
     entries are among the library's ``unserved``.
     """
-    return _Reader(document, Notes(keep_faults)).library(catalogue)
+    return _Reader(document, _TorchgenYaml, keep_faults).library(catalogue)
 
 
-class _Reader:
-    def __init__(self, document: Document, notes: Notes) -> None:
-        self.document = document
-        self.notes = notes
-        self.raw = without_unknown_keys(document, _TorchgenYaml, notes)
-
+class _Reader(ListsReader[_TorchgenYaml]):
     def library(self, catalogue: Catalogue | None) -> Library:
         raw, notes = self.raw, self.notes
         scope = self._class_name()
@@ -173,7 +166,7 @@ class _Reader:
         for key, items in generated.items():
             for item in items:
                 notes.keep(item.name, item.location, f"under `{key}`: {_LAZY[key]}")
-        for item, _ in self._declared("non_native", _NonNative):
+        for item, _ in self.declared("non_native", _NonNative):
             notes.keep(
                 item.name,
                 item.location,
@@ -273,19 +266,10 @@ class _Reader:
             else "",
         )
 
-    def _declared(self, key: str, form: type[_Declared]) -> Iterator[tuple[Item, _Declared]]:
-        """The operators that the list ``key`` declares, each with its entry."""
-        for index, entry in enumerate(getattr(self.raw, key) or ()):
-            with self.notes.fault_of(shown_name(entry), self.document.locate(key, index)):
-                raw = self.document.convert(form, key, index)
-                location = self.document.locate(key, index, "func")
-                name = declared_name(raw.func, location)
-                yield Item(name, location, schema=raw.func, steps=(key, index)), raw
-
     def _custom(self) -> Iterator[Item]:
         """The operators of torch_npu's own."""
         for key in ("custom", "custom_autograd"):
-            for item, raw in self._declared(key, _Custom):
+            for item, raw in self.declared(key, _Custom):
                 yield replace(
                     item,
                     device_guard=False if raw.device_check == "NoCheck" else raw.device_guard,
