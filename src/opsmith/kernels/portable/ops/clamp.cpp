@@ -61,6 +61,16 @@ bool reject_no_bound(KernelRuntimeContext& context) {
                 "torch.clamp: At least one of 'min' or 'max' must not be None");
 }
 
+template <const char* Name, class F>
+Tensor& clamp_to(KernelRuntimeContext& context, Side side, const Tensor& self, Scalar limit, Tensor& out,
+                 const F& f) {
+  const ScalarType dtype = common_dtype(self, limit);
+  if (!takes_limit(context, side, limit, dtype)) {
+    return out;
+  }
+  return binary<Name>(context, Real{}, dtype, self, ScalarTensor(limit, dtype), out, f);
+}
+
 }  // namespace
 
 Tensor& maximum_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& other, Tensor& out) {
@@ -120,21 +130,11 @@ Tensor& clamp_tensor_out(KernelRuntimeContext& context, const Tensor& self, cons
 }
 
 Tensor& clamp_min_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& min, Tensor& out) {
-  const ScalarType dtype = common_dtype_for(out, self, min);
-  Scalar limit = min;
-  if (!takes_limit(context, Side::kLower, limit, dtype)) {
-    return out;
-  }
-  return binary<kClampMin>(context, Real{}, dtype, self, ScalarTensor(limit, dtype), out, kLarger);
+  return clamp_to<kClampMin>(context, Side::kLower, self, min, out, kLarger);
 }
 
 Tensor& clamp_max_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& max, Tensor& out) {
-  const ScalarType dtype = common_dtype_for(out, self, max);
-  Scalar limit = max;
-  if (!takes_limit(context, Side::kUpper, limit, dtype)) {
-    return out;
-  }
-  return binary<kClampMax>(context, Real{}, dtype, self, ScalarTensor(limit, dtype), out, kSmaller);
+  return clamp_to<kClampMax>(context, Side::kUpper, self, max, out, kSmaller);
 }
 
 Tensor& clamp_min_tensor_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& min,

@@ -218,12 +218,6 @@ bool takes(KernelRuntimeContext& context, const char* name, const Tensor& x, con
   return true;
 }
 
-// A device's operator may have a result of Float for an operand of Half.
-bool takes_half_to_float(KernelRuntimeContext& context, bool half_to_float) {
-  return !half_to_float || !in_executorch() ||
-         reject(context, Error::InvalidArgument, "softmax with half to float conversion is not supported");
-}
-
 // `out` from the lines of x and, where there is one, y, whose shape it gets; line_of(Type<C>) is what
 // computes one.
 template <const char* Name, class LineOf>
@@ -242,26 +236,29 @@ Tensor& over_lines(KernelRuntimeContext& context, const Tensor& x, const Tensor*
   return out;
 }
 
+// A device's operator may have a result of Float for an operand of Half.
+template <const char* Name, class LineOf>
+Tensor& softmax(KernelRuntimeContext& context, const Tensor& self, int64_t dim, bool half_to_float,
+                Tensor& out, const LineOf& line_of) {
+  OPSMITH_CHECK(context, !half_to_float || !in_executorch(), InvalidArgument, out,
+                "softmax with half to float conversion is not supported");
+  return over_lines<Name>(context, self, nullptr, dim, out, line_of);
+}
+
 }  // namespace
 
 namespace native {
 
 Tensor& softmax_out(KernelRuntimeContext& context, const Tensor& self, int64_t dim, bool half_to_float,
                     Tensor& out) {
-  if (!takes_half_to_float(context, half_to_float)) {
-    return out;
-  }
-  return over_lines<kSoftmax>(context, self, nullptr, dim, out,
-                              [](auto type) { return softmax_line<typename decltype(type)::type>; });
+  return softmax<kSoftmax>(context, self, dim, half_to_float, out,
+                           [](auto type) { return softmax_line<typename decltype(type)::type>; });
 }
 
 Tensor& log_softmax_out(KernelRuntimeContext& context, const Tensor& self, int64_t dim, bool half_to_float,
                         Tensor& out) {
-  if (!takes_half_to_float(context, half_to_float)) {
-    return out;
-  }
-  return over_lines<kLogSoftmax>(context, self, nullptr, dim, out,
-                                 [](auto type) { return log_softmax_line<typename decltype(type)::type>; });
+  return softmax<kLogSoftmax>(context, self, dim, half_to_float, out,
+                              [](auto type) { return log_softmax_line<typename decltype(type)::type>; });
 }
 
 Tensor& softmax_backward_data_out(KernelRuntimeContext& context, const Tensor& grad_output,
