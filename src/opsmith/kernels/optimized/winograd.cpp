@@ -43,20 +43,7 @@ struct Strip {
 
 class Winograd {
  public:
-  explicit Winograd(const WinogradProduct& product)
-      : p_(product),
-        channels_(product.source.channels),
-        rows_(product.result.channels),
-        tiles_of_row_(ceil_divided(product.result.size[2], kTileSide)),
-        rows_of_sample_(ceil_divided(product.result.size[1], kTileSide)),
-        tile_rows_(product.result.batch * rows_of_sample_),
-        rows_of_strip_(best_rows_of_strip()),
-        pitch_(rounded_up(rows_of_strip_ * tiles_of_row_, kPanel) + kPanel),
-        width_(tiles_of_row_ * kTileSide + 2),
-        weight_row_(rounded_up(channels_, kChannelsTogether)),
-        weight_plane_(rows_ * weight_row_ + kPlaneSlack),
-        source_plane_(channels_ * pitch_ + kPlaneSlack),
-        result_plane_(rows_ * pitch_ + kPlaneSlack) {}
+  explicit Winograd(const WinogradProduct& product) : p_(product) {}
 
   // In products of a vector for each pair of channels: those of the points, and what the transforms cost
   // beside them; against those of the places, with what it costs to gather them.
@@ -260,18 +247,18 @@ class Winograd {
   }
 
   const WinogradProduct& p_;
-  const int64_t channels_;
-  const int64_t rows_;
-  const int64_t tiles_of_row_;
-  const int64_t rows_of_sample_;
-  const int64_t tile_rows_;
-  const int64_t rows_of_strip_;
-  const int64_t pitch_;
-  const int64_t width_;
-  const int64_t weight_row_;
-  const int64_t weight_plane_;
-  const int64_t source_plane_;
-  const int64_t result_plane_;
+  const int64_t channels_ = p_.source.channels;
+  const int64_t rows_ = p_.result.channels;
+  const int64_t tiles_of_row_ = ceil_divided(p_.result.size[2], kTileSide);
+  const int64_t rows_of_sample_ = ceil_divided(p_.result.size[1], kTileSide);
+  const int64_t tile_rows_ = p_.result.batch * rows_of_sample_;
+  const int64_t rows_of_strip_ = best_rows_of_strip();
+  const int64_t pitch_ = rounded_up(rows_of_strip_ * tiles_of_row_, kPanel) + kPanel;
+  const int64_t width_ = tiles_of_row_ * kTileSide + 2;
+  const int64_t weight_row_ = rounded_up(channels_, kChannelsTogether);
+  const int64_t weight_plane_ = rows_ * weight_row_ + kPlaneSlack;
+  const int64_t source_plane_ = channels_ * pitch_ + kPlaneSlack;
+  const int64_t result_plane_ = rows_ * pitch_ + kPlaneSlack;
   const float* weights_ = nullptr;
   std::atomic<bool> is_finite_ = true;
 };
