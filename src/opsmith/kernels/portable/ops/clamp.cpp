@@ -64,7 +64,7 @@ bool reject_no_bound(KernelRuntimeContext& context) {
 template <const char* Name, class F>
 Tensor& clamp_to(KernelRuntimeContext& context, Side side, const Tensor& self, Scalar limit, Tensor& out,
                  const F& f) {
-  const ScalarType dtype = common_dtype(self, limit);
+  const ScalarType dtype = common_dtype_for(out, self, limit);
   if (!takes_limit(context, side, limit, dtype)) {
     return out;
   }
