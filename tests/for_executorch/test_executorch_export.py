@@ -43,7 +43,7 @@ def chip(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def operators(exported: Exported) -> list[str]:
-    return [form.operator for form in read_program(exported.program).forms]
+    return [call.form.operator for call in read_program(exported.program).calls]
 
 
 def test_linear_is_not_decomposed(chip: Path, tmp_path: Path) -> None:
@@ -132,8 +132,8 @@ def test_what_is_kept_whole_can_be_decomposed(chip: Path, tmp_path: Path) -> Non
 def test_channels_last_inputs_keep_their_dim_order(chip: Path, tmp_path: Path) -> None:
     image = torch.randn(1, 2, 3, 4).to(memory_format=torch.channels_last)
     exported = export(nn.ReLU(), (image,), tmp_path / "image.pte", chip)
-    (form,) = read_program(exported.program).forms
-    assert {meta.dim_order for meta in form.tensors} == {(0, 2, 3, 1)}
+    (call,) = read_program(exported.program).calls
+    assert {meta.dim_order for meta in call.form.tensors} == {(0, 2, 3, 1)}
 
 
 def test_the_command(chip: Path) -> None:

@@ -30,7 +30,7 @@ def exported(module: nn.Module, x: Tensor, backend: Path, **options: Any) -> Exp
 
 
 def operators(program: Exported) -> list[str]:
-    return [form.operator for form in read_program(program.program).forms]
+    return [call.form.operator for call in read_program(program.program).calls]
 
 
 class Residual(nn.Module):
@@ -176,9 +176,9 @@ def test_permutations_read_contiguous_images(backend: Path, layout: torch.memory
     program = exported(NormOfPixels(), IMAGE.to(memory_format=layout), backend)
     orders = [
         list(meta.dim_order)
-        for form in read_program(program.program).forms
-        for meta in form.tensors
-        if form.operator == "aten::permute_copy.out"
+        for call in read_program(program.program).calls
+        for meta in call.form.tensors
+        if call.form.operator == "aten::permute_copy.out"
     ]
     assert orders and all(order == sorted(order) for order in orders)
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from command import imported_by, run_opsmith
 from opsmith.errors import FileMissing, ProgramInvalid
-from opsmith.executorch.program import ProgramInput, read_program
+from opsmith.executorch.program import KernelCall, ProgramInput, read_program
 from opsmith.executorch.selected_kernels import select
 from opsmith.plan.executorch.kernel_keys import (
     Argument,
@@ -108,10 +108,10 @@ def test_a_program_is_read_as_executorch_reads_it(
 ) -> None:
     path = exported(name)
     program, theirs = read_program(path), read_by_executorch(path)
-    assert program.calls == theirs["calls"]
+    assert program.calls == tuple(theirs["calls"])
     assert program.delegates == theirs["delegates"]
     assert program.inputs == theirs["inputs"]
-    assert (bool(program.forms), bool(program.delegates)) == (
+    assert (bool(program.calls), bool(program.delegates)) == (
         name != "delegated",
         name == "delegated",
     )
@@ -171,7 +171,7 @@ def read_by_executorch(path: Path) -> dict[str, Any]:
     def meta(tensor: schema.Tensor) -> TensorMeta:
         return TensorMeta(dtype_name(int(tensor.scalar_type)), tuple(tensor.dim_order))
 
-    calls, delegates, inputs = {}, Counter[str](), {}
+    calls, delegates, inputs = [], Counter[str](), {}
     for plan in deserialize_pte_binary(path.read_bytes()).program.execution_plan:
         values = [each.val for each in plan.values]
 
@@ -181,16 +181,15 @@ def read_by_executorch(path: Path) -> dict[str, Any]:
                 return tuple(meta(values[each]) for each in value.items if each >= 0)
             return meta(value) if isinstance(value, schema.Tensor) else None
 
-        forms = []
         for instruction in (each for chain in plan.chains for each in chain.instructions):
             call = instruction.instr_args
             if isinstance(call, schema.KernelCall):
                 operator = plan.operators[call.op_index]
                 name = ".".join(filter(None, (operator.name, operator.overload)))
-                forms.append(CallForm(name, tuple(argument(each) for each in call.args)))
+                form = CallForm(name, tuple(argument(each) for each in call.args))
+                calls.append(KernelCall(form, plan.name))
             elif isinstance(call, schema.DelegateCall):
                 delegates[plan.delegates[call.delegate_index].id] += 1
-        calls[plan.name] = tuple(forms)
         inputs[plan.name] = tuple(
             ProgramInput(meta(value), tuple(value.sizes), value.shape_dynamism.value != 0)
             if isinstance(value, schema.Tensor)

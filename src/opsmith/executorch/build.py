@@ -131,7 +131,7 @@ class _Builder:
     def plan(self, programs: Sequence[ExecutorchProgram] | None) -> ExecutorchPlan:
         if programs is None:
             return plan_executorch(self.backend, self.catalogue, self.runtime)
-        forms = [form for program in programs for form in program.forms]
+        forms = [call.form for program in programs for call in program.calls]
         plan = plan_executorch(self.backend, self.catalogue, self.runtime, forms)
         if not plan.kernels:
             reasons = "".join(f"\n  {each.form}: {each.why}" for each in plan.forms)

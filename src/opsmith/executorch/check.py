@@ -95,7 +95,7 @@ def check_program(
     named = named_libraries(libraries, anywhere=True)
     installed = installed_runtime(cache_root())
     runtime = installed if runtime_kernels else installed.without_kernels()
-    counts = Counter(program.forms)
+    counts = Counter(call.form for call in program.calls)
     check_together(named, runtime, counts)
     forms = serve_built([each.description for each in named], runtime, sorted(counts, key=str))
     missing = set(program.delegates) - installed.delegates

@@ -204,7 +204,7 @@ def export_program(
 def _served(
     program: ExecutorchProgram, backend: Backend, catalogue: Catalogue, runtime: Runtime
 ) -> tuple[ServedForm, ...]:
-    return serve_forms(backend, catalogue, runtime, program.forms)
+    return serve_forms(backend, catalogue, runtime, (call.form for call in program.calls))
 
 
 def _is_left_with_images(each: ServedForm) -> bool:

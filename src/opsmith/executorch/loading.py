@@ -101,7 +101,7 @@ def load_library(path: Path | str, programs: Sequence[ExecutorchProgram] = ()) -
     check_fits(file)
     check_layouts(runtime_module())
     loaded = LoadedLibrary(file)
-    loaded.register_for([form for program in programs for form in program.forms])
+    loaded.register_for([call.form for program in programs for call in program.calls])
     return loaded
 
 

@@ -86,6 +86,14 @@ class _Value(IntEnum):
 
 
 @dataclass(frozen=True)
+class KernelCall:
+    """One instruction that calls a kernel in ``method``."""
+
+    form: CallForm
+    method: str
+
+
+@dataclass(frozen=True)
 class ProgramInput:
     """A Tensor that a method takes.
 
@@ -100,23 +108,18 @@ class ProgramInput:
 
 @dataclass(frozen=True)
 class ExecutorchProgram:
-    """The calls of each method in their order, and how many there are to each delegate (``XnnpackBackend``).
+    """A program's calls in their order, and how many it makes to each delegate (``XnnpackBackend``).
 
     ``inputs`` are those of each method; None stands for one that is no Tensor.  ``buffers`` are the bytes
     that each method's Tensors are planned into, one number for each memory; ``data`` is what the file brings.
     """
 
     path: Path
-    calls: Mapping[str, tuple[CallForm, ...]]
+    calls: tuple[KernelCall, ...]
     delegates: Mapping[str, int] = field(default_factory=dict)
     inputs: Mapping[str, tuple[ProgramInput | None, ...]] = field(default_factory=dict)
     buffers: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     data: ProgramData = field(default_factory=ProgramData)
-
-    @property
-    def forms(self) -> list[CallForm]:
-        """The calls of all methods."""
-        return [form for forms in self.calls.values() for form in forms]
 
 
 def read_program(path: Path | str) -> ExecutorchProgram:
@@ -150,7 +153,7 @@ def parsed_program(path: Path, content: bytes) -> ExecutorchProgram:
         with _part("its data"):
             data = read_data(content, root)
         plans = [_Plan(table, data) for table in root.tables(_PROGRAM_PLANS)]
-        calls = {plan.name: tuple(plan.calls()) for plan in plans}
+        calls = tuple(call for plan in plans for call in plan.calls())
         delegates = Counter(each for plan in plans for each in plan.delegates())
         inputs = {plan.name: plan.inputs() for plan in plans}
         buffers = {plan.name: plan.buffers for plan in plans}
@@ -230,13 +233,13 @@ class _Plan:
                 with _part(f"instruction {place} of `{self.name}`"):
                     self._instructions.append(self._instruction(each, len(instructions)))
 
-    def calls(self) -> list[CallForm]:
+    def calls(self) -> list[KernelCall]:
         found = []
         for kind, call in self._instructions:
             if kind == _Instruction.KERNEL_CALL:
                 name = self._operators[call.integer(_CALL_INDEX)]
                 arguments = tuple(self._argument(place) for place in call.integers(_CALL_ARGUMENTS))
-                found.append(CallForm(name, arguments))
+                found.append(KernelCall(CallForm(name, arguments), self.name))
         return found
 
     def delegates(self) -> list[str]:

@@ -96,7 +96,7 @@ def run_program(
             remedy=f"its methods are {', '.join(program.inputs)}",
         )
     named = named_libraries(libraries)
-    forms = program.calls[method]
+    forms = [call.form for call in program.calls if call.method == method]
     runtime = installed_runtime(cache_root())
     check_together(named, runtime, forms)
     served = serve_built([each.description for each in named], runtime, forms)

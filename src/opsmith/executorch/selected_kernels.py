@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from opsmith.executorch.program import ExecutorchProgram
+from opsmith.executorch.program import ExecutorchProgram, KernelCall
 from opsmith.plan.executorch.kernel_keys import TensorMeta, kernel_key
 
 
@@ -42,11 +42,13 @@ class KernelSelection:
 
 def select(programs: Iterable[ExecutorchProgram]) -> KernelSelection:
     """The kernels that ``programs`` use together."""
-    uses: dict[tuple[str, tuple[TensorMeta, ...]], list[str]] = {}
+    uses: dict[tuple[str, tuple[TensorMeta, ...]], list[tuple[str, KernelCall]]] = {}
     listed = list(programs)
     for program in listed:
-        for form in program.forms:
-            uses.setdefault((form.operator, form.tensors), []).append(str(program.path))
+        for call in program.calls:
+            uses.setdefault((call.form.operator, call.form.tensors), []).append(
+                (str(program.path), call)
+            )
     return KernelSelection(
         tuple(str(program.path) for program in listed),
         tuple(
@@ -54,10 +56,10 @@ def select(programs: Iterable[ExecutorchProgram]) -> KernelSelection:
                 operator,
                 tensors,
                 kernel_key(tensors),
-                len(paths),
-                tuple(dict.fromkeys(paths)),
+                len(calls),
+                tuple(dict.fromkeys(path for path, _ in calls)),
             )
-            for (operator, tensors), paths in sorted(uses.items())
+            for (operator, tensors), calls in sorted(uses.items())
         ),
         tuple(sorted({delegate for program in listed for delegate in program.delegates})),
     )
