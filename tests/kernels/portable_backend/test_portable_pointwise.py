@@ -230,10 +230,10 @@ def test_integers_are_calculated_in_the_default_dtype() -> None:
             torch.logit,
         ):
             compare(function, x)
-        for function in (torch.div, torch.atan2):
-            compare(function, x, y)
-        for function in (torch.add, torch.mul, torch.pow, torch.fmod, torch.clamp_min):
-            compare(function, x, 0.1)
+        for binary in (torch.div, torch.atan2):
+            compare(binary, x, y)
+        for with_number in (torch.add, torch.mul, torch.pow, torch.fmod, torch.clamp_min):
+            compare(with_number, x, 0.1)
         compare(torch.pow, 1.1, y)
     finally:
         torch.set_default_dtype(torch.float32)
