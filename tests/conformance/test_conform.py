@@ -22,6 +22,7 @@ from command import run_opsmith
 from fork_server import obey_interrupts
 from opsmith import conformance
 from opsmith.base.cache_folder import cache_root
+from opsmith.cli.earlier import current_arguments
 from opsmith.conformance.database import EntryFacts, known_entries
 from opsmith.conformance.expected_failures import (
     everything,
@@ -52,8 +53,12 @@ FAULTS = Path(__file__).with_name("faults.py")
 
 
 def conform(*arguments: str, status: int = 0) -> tuple[dict[str, Any], str]:
-    """Runs the command; the last line's JSON, where it prints some, and all that it printed."""
-    done = run_opsmith("conform", *arguments)
+    return called("conform", *arguments, status=status)
+
+
+def called(*arguments: str, status: int = 0) -> tuple[dict[str, Any], str]:
+    """Runs a command; the last line's JSON, where it prints some, and all that it printed."""
+    done = run_opsmith(*arguments)
     assert done.returncode == status, done.stdout + done.stderr
     last = done.stdout.splitlines()[-1] if done.stdout else ""
     return json.loads(last) if last.startswith("{") else {}, done.stdout + done.stderr
@@ -191,23 +196,39 @@ def test_what_cannot_be_meant(options: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--check", "backwards"], "there is no check `backwards` (did you mean backward?)\n  remedy: "
-         "name one of forward, backward, out, in-place, non-contiguous, empty, dtypes, determinism, meta"),
-        (["-o", "no/such/r.json"], "`no/such/r.json` cannot be written: No such file or directory"),
-        (["--file", "test_ops.py"], "--file chooses among the test files of a checkout, and none is given"),
-        (["--torchcts"], "TorchCTS is not installed, or psutil, which it needs, is not\n  remedy: pip "
-         "install --no-deps torchcts, and pip install psutil pytest expecttest numpy"),
-        (["--torchcts", "--dtype", "int8"], "--op, --dtype, --check, --samples and --kernels are of OpInfo"),
-        (["--ledger", "ledger.yaml"], "--ledger is about the tests of PyTorch or TorchCTS\n  remedy: say"),
-        (["--torchcts", "--upstream", "."], "--upstream and --torchcts are two runs"),
-        (["--upstream", ".", "--op", "add"], "--op, --dtype, --check, --samples and --kernels are of OpInfo"),
-        (["--upstream", "/nowhere"], "`/nowhere` is no source checkout of PyTorch: it has no test/test_*.py\n"
+        (["conform", "--check", "backwards"], "there is no check `backwards` (did you mean backward?)\n  "
+         "remedy: name one of forward, backward, out, in-place, non-contiguous, empty, dtypes, determinism"),
+        (["fuzz", "-o", "no/such/r.json"], "`no/such/r.json` cannot be written: No such file or directory"),
+        (["upstream", "torchcts"], "TorchCTS is not installed, or psutil, which it needs, is not\n  remedy: "
+         "pip install --no-deps torchcts, and pip install psutil pytest expecttest numpy"),
+        (["upstream", "/nowhere"], "`/nowhere` is no source checkout of PyTorch: it has no test/test_*.py\n"
          f"  remedy: git clone --depth 1 --branch v{shown(torch_release())}.0 https://github.com/"),
     ],
 )  # fmt: skip
 @pytest.mark.usefixtures("known")
 def test_commands_that_cannot_be_meant(arguments: list[str], message: str) -> None:
-    assert conform(*arguments, status=1)[1].startswith(f"error: {message}")
+    assert called(*arguments, status=1)[1].startswith(f"error: {message}")
+
+
+@pytest.mark.parametrize(
+    ("earlier", "now", "called"),
+    [
+        ("conform sim --gaps g.yaml", "conform sim --expected-failures g.yaml", "--expected-failures"),
+        ("conform sim --fuzz 9 -j 1", "fuzz --programs 9 sim -j 1", "`opsmith fuzz --programs`"),
+        ("conform sim --upstream=p --file t", "upstream p sim --file t", "`opsmith upstream`"),
+        ("conform --torchcts --file t", "upstream torchcts --file t", "`opsmith upstream torchcts`"),
+        ("conform sim --op add", "conform sim --op add", ""),
+        ("import conform --fuzz", "import conform --fuzz", ""),
+    ],
+)  # fmt: skip
+def test_calls_of_earlier_versions(
+    earlier: str, now: str, called: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert current_arguments(earlier.split()) == now.split()
+    warned = (
+        f" is called {called} now, and the next version of opsmith no longer takes the old form\n"
+    )
+    assert capsys.readouterr().err.endswith(warned if called else "")
 
 
 @pytest.mark.usefixtures("sim")
@@ -567,7 +588,7 @@ def test_upstream_tests_run_on_the_device(tmp_path: Path) -> None:
     differs = "test_view_ops::TestViewsPRIVATEUSE1::test_differs_*"
     ledger.write_text(f"failing:\n  - tests: ['{differs}']\n    reason: it is of the CPU\n")
     arguments = [
-        "--upstream",
+        "upstream",
         str(checkout),
         "-j",
         "1",
@@ -578,7 +599,7 @@ def test_upstream_tests_run_on_the_device(tmp_path: Path) -> None:
         "--ledger",
         str(ledger),
     ]
-    summary, printed = conform(*arguments, "--json", status=1)
+    summary, printed = called(*arguments, "--json", status=1)
     installed = f"torch {shown(torch_release())}"
     assert f"warning: {checkout.resolve()} is a checkout of 2.8.0, and {installed}" in printed
     assert summary["totals"] == {
@@ -599,7 +620,7 @@ def test_upstream_tests_run_on_the_device(tmp_path: Path) -> None:
     assert scored == {
         ("upstream", "float32"): 1, ("upstream", "complex64"): 1, ("upstream", ""): 1,
     }  # fmt: skip
-    _, printed = conform(*arguments, "--file", "test_view_op", status=1)
+    _, printed = called(*arguments, "--file", "test_view_op", status=1)
     assert "has no file `test_view_op.py` (did you mean test_view_ops.py?)" in printed
 
 
@@ -687,8 +708,8 @@ def test_torchcts_runs_on_the_device(tmp_path: Path, monkeypatch: pytest.MonkeyP
     write_torchcts(tmp_path, monkeypatch)
     ledger = tmp_path / "ledger.yaml"
     ledger.write_text(LEDGER)
-    call = ["--torchcts", "--file", "operators", "-j", "1"]
-    summary, printed = conform(*call, "--ledger", str(ledger), "--json", status=1)
+    call = ["upstream", "torchcts", "--file", "operators", "-j", "1"]
+    summary, printed = called(*call, "--ledger", str(ledger), "--json", status=1)
     assert summary["totals"] == {
         "passed": 1, "failed": 0, "timed out": 0, "crashed": 1, "expected failure": 3,
         "unexpected pass": 1, "skipped": 2,
@@ -719,7 +740,7 @@ def test_torchcts_runs_on_the_device(tmp_path: Path, monkeypatch: pytest.MonkeyP
         f"{of}test_endless": "it does not end",
         f"{of}test_names[dtype0]": "TorchCTS: requires capabilities: named_tensor",
     }
-    _, printed = conform("--torchcts", "--file", "operators/test_ad", status=1)
+    _, printed = called("upstream", "torchcts", "--file", "operators/test_ad", status=1)
     assert (
         "TorchCTS has no file `operators/test_ad.py` (did you mean operators/test_add.py?)"
         in printed

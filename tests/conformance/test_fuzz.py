@@ -1,4 +1,4 @@
-"""``opsmith conform --fuzz``: programs that do not differ, wrong kernels that they find, what is shrunk."""
+"""``opsmith fuzz``: programs that do not differ, wrong kernels that they find, what is shrunk."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def sim() -> opsmith.LoadedBackend:
 
 
 def fuzz(*arguments: str, status: int) -> tuple[dict[str, Any], str]:
-    done = run_opsmith("conform", *arguments, "--json")
+    done = run_opsmith("fuzz", *arguments, "--json")
     assert done.returncode == status, done.stdout + done.stderr
     *printed, summary = done.stdout.splitlines()
     return json.loads(summary), "\n".join(printed)
 
 
 def test_programs_of_a_fixed_seed_do_not_differ() -> None:
-    summary, printed = fuzz("--fuzz", "150", "--seed", "8", "-j", "2", status=0)
+    summary, printed = fuzz("--programs", "150", "--seed", "8", "-j", "2", status=0)
     assert (summary["programs"], summary["differing"], summary["classes"]) == (150, 0, [])
     assert summary["steps"] > 1000 and len(summary["operators"]) > 600
     assert "150 programs, " in printed and "; 0 programs differ, in 0 classes" in printed
@@ -62,7 +62,18 @@ def test_wrong_kernels_and_crashes_are_found_and_shown(tmp_path: Path) -> None:
         "  - {operators: [abs*], checks: [fuzz], dtypes: [float16], reason: another dtype}\n"
     )
     summary, printed = fuzz(
-        *("--fuzz", "120", "--seed", "5", "-j", "2", "--kernels", str(WRONG), "-o", str(output)),
+        *(
+            "--programs",
+            "120",
+            "--seed",
+            "5",
+            "-j",
+            "2",
+            "--kernels",
+            str(WRONG),
+            "-o",
+            str(output),
+        ),
         *("--expected-failures", str(declared)),
         status=1,
     )

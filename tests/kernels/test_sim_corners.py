@@ -1,6 +1,6 @@
 """Calls in which random programs have found sim to differ from ATen's CPU, a case for each kind.
 
-``opsmith conform --fuzz`` looks for others.
+``opsmith fuzz`` looks for others.
 """
 
 from __future__ import annotations

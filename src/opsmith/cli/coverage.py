@@ -12,7 +12,7 @@ from rich.table import Table
 
 from opsmith import conformance
 from opsmith.base.cache_folder import cache_root
-from opsmith.cli.conform import shown_standing
+from opsmith.cli.conformance_results import shown_standing
 from opsmith.cli.console import Json, err, many, out, print_json, write_json
 from opsmith.cli.opened import loaded_backend, opened_backend
 from opsmith.cli.options import Arguments, default_backend, written_to

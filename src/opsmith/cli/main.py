@@ -10,6 +10,7 @@ import typer
 
 from opsmith.cli.console import err, fail, out, written_output
 from opsmith.cli.deferred import Listed, group_of
+from opsmith.cli.earlier import current_arguments
 from opsmith.errors import OpsmithError
 from opsmith.runtime.torch_import import explained_torch_import
 
@@ -69,6 +70,16 @@ COMMANDS = (
         "conform",
         "opsmith.cli.conform:conform",
         "Check a device against PyTorch's own operator database, OpInfo.",
+    ),
+    Listed(
+        "fuzz",
+        "opsmith.cli.fuzz:fuzz",
+        "Run random programs on a device and on the CPU, and shrink those that differ.",
+    ),
+    Listed(
+        "upstream",
+        "opsmith.cli.upstream:upstream",
+        "Run PyTorch's own device-generic tests, from a checkout, or those of TorchCTS on a device.",
     ),
     Listed(
         "bench",
@@ -154,7 +165,7 @@ def main() -> None:
     """The console script."""
     try:
         with explained_torch_import(), written_output():
-            app()
+            app(args=current_arguments(sys.argv[1:]))
     except OpsmithError as error:
         try:
             fail(error)

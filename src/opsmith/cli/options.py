@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from opsmith.base.output_files import check_writable
 from opsmith.cli.console import err
 
 # Where a folder has its description, and where the repository has it that `opsmith new` writes.
@@ -63,6 +64,13 @@ def written_to(help: str) -> Any:
     return typer.Option("--output", "-o", help=help)
 
 
+def writable(path: Path | None) -> Path | None:
+    """The file that a long run will write, or the error that it cannot be, before the run."""
+    if path is not None:
+        check_writable(path)
+    return path
+
+
 _WHICH = "A shipped backend, or a backend.yaml."
 DEFAULT = "the folder's, or sim"
 Backend = Annotated[
@@ -92,6 +100,26 @@ ProgramName = Annotated[str, typer.Argument(help="A Python file, or a module wit
 Arguments = Annotated[list[str] | None, typer.Argument(help="The program's own.")]
 LoadedBackend = Annotated[
     str | None, typer.Option(help="Load this backend for a program that loads none itself.")
+]
+
+# Of runs of tests.
+Jobs = Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Workers; as many as cores.")]
+Timeout = Annotated[float, typer.Option(help="Seconds that one check may take.")]
+Resume = Annotated[bool, flag("--resume", "Go on where the last run was interrupted.")]
+Seed = Annotated[int, typer.Option(help="Draws the inputs.")]
+Kernels = Annotated[
+    Path | None, typer.Option(help="A Python file that registers kernels on the device.")
+]
+ExpectedFailures = Annotated[
+    Path | None,
+    typer.Option(help="Known failures, in the place of expected_failures.yaml beside it."),
+]
+Results = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", callback=writable, help="Write the results there, as JSON."),
+]
+JUnit = Annotated[
+    Path | None, typer.Option(callback=writable, help="Write the results there, as JUnit XML.")
 ]
 
 # Of programs of ExecuTorch, and kernel libraries for it.

@@ -25,7 +25,7 @@ _SUITES = (
 # Two capabilities are not declared: names of dimensions, which torch no longer has, and an allocator's
 # function that only TorchCTS knows of.  Decoders of quantized containers are the user's own.
 _MANIFEST = """\
-# Written by `opsmith conform --torchcts`.
+# Written by `opsmith upstream torchcts`.
 import torch
 
 manifest = {{

@@ -1,4 +1,4 @@
-"""A run of random programs: what ``opsmith conform --fuzz`` does, for whoever calls it from Python."""
+"""A run of random programs: what ``opsmith fuzz`` does, for whoever calls it from Python."""
 
 from __future__ import annotations
 
