@@ -14,23 +14,6 @@ OPSMITH_INLINE F negative(F x) {
   return (F)((U)x ^ 0x80000000u);
 }
 
-OPSMITH_INLINE F square_root(F x) {
-#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__)
-  return _mm512_sqrt_ps(x);
-#elif defined(__AVX2__) && defined(__FMA__)
-  return _mm256_sqrt_ps(x);
-#elif defined(__x86_64__)
-  return _mm_sqrt_ps(x);
-#elif defined(OPSMITH_ISA_NEON)
-  return vsqrtq_f32(x);
-#else
-  for (int64_t i = 0; i < kLanes; ++i) {
-    x[i] = __builtin_sqrtf(x[i]);
-  }
-  return x;
-#endif
-}
-
 // e^x - 1, of e^x - 1 = p·2^n + 2^n - 1. 2^n is taken by its half, which is a float up to the largest result.
 OPSMITH_INLINE F expm1(F x) {
   const Reduced at = reduced(min(splat(89.0f), max(splat(-18.0f), x)));

@@ -54,6 +54,17 @@ OPSMITH_INLINE float max(float a, float b) {
 OPSMITH_INLINE float max_lane(F x) {
   return max(max(x[0], x[1]), max(x[2], x[3]));
 }
+OPSMITH_INLINE bool are_positive_normal(F x) {
+  const I are = (U)x - 0x00800000u < 0x7f000000u;
+  return (are[0] & are[1] & are[2] & are[3]) != 0;
+}
+OPSMITH_INLINE F square_root(F x) {
+#if defined(__x86_64__)
+  return _mm_sqrt_ps(x);
+#else
+  return F{__builtin_sqrtf(x[0]), __builtin_sqrtf(x[1]), __builtin_sqrtf(x[2]), __builtin_sqrtf(x[3])};
+#endif
+}
 // To the nearest integer of |x| < 2^22: adding 1.5·2^23 leaves no bit for fractions.
 OPSMITH_INLINE F nearest_integer(F x) {
   F rounded = x + 12582912.0f;

@@ -48,6 +48,12 @@ OPSMITH_INLINE float sum(F x) {
 OPSMITH_INLINE float max_lane(F x) {
   return vmaxvq_f32(x);
 }
+OPSMITH_INLINE bool are_positive_normal(F x) {
+  return vmaxvq_u32((U)x - 0x00800000u) < 0x7f000000u;
+}
+OPSMITH_INLINE F square_root(F x) {
+  return vsqrtq_f32(x);
+}
 OPSMITH_INLINE F nearest_integer(F x) {
   return vrndnq_f32(x);
 }

@@ -42,6 +42,15 @@ OPSMITH_INLINE F scaled(F x, F n) {
   const I half = _mm256_srai_epi32(whole, 1);
   return x * power_of_two(half) * power_of_two(_mm256_sub_epi32(whole, half));
 }
+OPSMITH_INLINE bool are_positive_normal(F x) {
+  // Compared as signed numbers.
+  const I below =
+      _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(0xff000000u)), (I)((U)x + 0x7f800000u));
+  return _mm256_movemask_epi8(below) == -1;
+}
+OPSMITH_INLINE F square_root(F x) {
+  return _mm256_sqrt_ps(x);
+}
 OPSMITH_INLINE F nearest_integer(F x) {
   return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
