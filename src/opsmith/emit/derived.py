@@ -144,21 +144,11 @@ class DerivedBody:
                 f"{self.run(results)};",
                 "op.finish();",
             ]
-            if self.call.elementwise:
-                alike = ", ".join([*outs, self._elementwise_dtype(), *self._deciding()])
-                condition = f"opsmith::elementwise_out({alike})"
-                checked = [
-                    f"if (C10_LIKELY({condition})) {{",
-                    f"{self.run({})};",
-                    "} else {",
-                    *checked,
-                    "}",
-                ]
-            return [*checked, *self._return_changed()]
+            return [*self._unless_alike(checked), *self._return_changed()]
         shapes = f"const auto shapes = {self._meta_call(out=True)};"
         described = self._described()
         operands = self._operands()
-        return [
+        checked = [
             *self._check_out_overlap(),
             shapes,
             *self._elsewhere_unless_fitting(),
@@ -180,7 +170,20 @@ class DerivedBody:
             ),
             f"{self.run({out: f'result_{out}' for out in outs})};",
             *(f"opsmith::write_out({self._quoted_name()}, result_{out}, {out});" for out in outs),
-            *self._return_changed(),
+        ]
+        return [*self._unless_alike(checked), *self._return_changed()]
+
+    def _unless_alike(self, checked: list[str]) -> list[str]:
+        """Runs the kernel at once where ``out`` and the operands are alike, and else as ``checked`` does."""
+        if not self.call.elementwise:
+            return checked
+        alike = ", ".join([*self.signature.outputs(), self._elementwise_dtype(), *self._deciding()])
+        return [
+            f"if (C10_LIKELY(opsmith::elementwise_out({alike}))) {{",
+            f"{self.run({})};",
+            "} else {",
+            *checked,
+            "}",
         ]
 
     def _out_sized(self) -> list[str]:
@@ -284,17 +287,21 @@ class DerivedBody:
 
     def _allocate(self, names: list[str], *, fast: bool) -> list[str]:
         """Declares the variables ``names`` with the shapes and dtypes of the first results."""
+        is_fast = fast and self.call.elementwise is not None
         if self.call.shape is not Shape.STRUCTURED_META:
-            return self._allocate_as_meta(names)
-        structured = self._structured_class()
-        allocate = [
-            f"opsmith::Structured<{structured.meta_class}, {len(names)}> op;",
-            f"op.meta({structured.meta_arguments(self.signature)});",
-            *formatted_as_self(self.call),
-            *(f"{name} = op.take({i});" for i, name in enumerate(names)),
-        ]
+            if not is_fast:
+                return self._allocate_as_meta(names)
+            allocate = [f"{names[0]} = opsmith::allocate_as({self._first_shape()});"]
+        else:
+            structured = self._structured_class()
+            allocate = [
+                f"opsmith::Structured<{structured.meta_class}, {len(names)}> op;",
+                f"op.meta({structured.meta_arguments(self.signature)});",
+                *formatted_as_self(self.call),
+                *(f"{name} = op.take({i});" for i, name in enumerate(names)),
+            ]
         lines = [f"at::Tensor {name};" for name in names]
-        if not (fast and self.call.elementwise):
+        if not is_fast:
             return [*lines, "{", *allocate, "}"]
         like = self._operands()[0]
         dtype = self._elementwise_dtype()

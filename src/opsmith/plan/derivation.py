@@ -60,7 +60,12 @@ class Obstacle(Enum):
 
 # Pointwise operators whose result is bool whatever the operands are, by the functional's base name.
 # tests/plan/test_plan.py compares this and the rule of `elementwise_result` with every meta function.
-_PREDICATES = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "isposinf", "isneginf", "signbit"})
+_PREDICATES = frozenset(
+    "eq ne lt le gt ge isposinf isneginf signbit isnan isinf logical_not logical_and logical_or "
+    "logical_xor".split()
+)
+# Those whose result is of Double, or as an argument says.
+_OF_OTHER_DTYPE_OR_FORMAT = frozenset({"float_power", "clone"})
 
 # Words in the names of ATen's operators whose operands or results are no strided tensors.
 _OTHER_LAYOUT = re.compile(
@@ -89,12 +94,18 @@ def is_pointwise(group: Group, catalogue: Catalogue) -> bool:
 
 def elementwise_result(group: Group, catalogue: Catalogue) -> Elementwise | None:
     """The result's dtype for operands of one floating dtype, where that is known without a meta."""
-    if group.functional is None or not (group.iterator and is_pointwise(group, catalogue)):
+    if group.functional is None or not is_pointwise(group, catalogue):
         return None
-    results = catalogue.operators[group.functional].results
-    if results is None or len(results) != 1:
-        return None
+    operator = catalogue.operators[group.functional]
     base = group.functional.partition(".")[0]
+    if operator.results is None or len(operator.results) != 1:
+        return None
+    if (
+        operator.namespace != "aten"
+        or base in _OF_OTHER_DTYPE_OR_FORMAT
+        or base.startswith("_foreach_")
+    ):
+        return None
     return Elementwise.BOOL if base in _PREDICATES else Elementwise.SAME
 
 
