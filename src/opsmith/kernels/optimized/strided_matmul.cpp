@@ -22,6 +22,8 @@ constexpr int64_t kFewGroups = 8;
 // products; where its rows are, for tiles that read them, which cost a tile little more than panels do.
 constexpr int64_t kFewRows = 16;
 constexpr int64_t kUnpackedRows = 24;
+// Nor does it save anything of a b that stays in the first-level cache.
+constexpr int64_t kUnpackedSize = 4096;
 // Of panels that are packed at a time, so that they stay in the second-level cache.
 constexpr int64_t kPackedDepth = 768;
 // Rows of b that are not packed are read in long pieces.
@@ -421,8 +423,12 @@ bool multiply(KernelRuntimeContext& context, Product<T> p, const ProductFunction
     multiply_dots(p, with);
     return true;
   }
+  const bool is_small = kIsFloat && p.depth * p.columns <= kUnpackedSize;
+  const bool is_unpacked = (p.rows <= kUnpackedRows || is_small) && (p.b.column == 1 || p.columns == 1);
+  const bool is_tiled =
+      kIsFloat && is_unpacked && p.c.column == 1 && (p.columns >= kPanel || p.rows > kFewRows);
   // Few columns of many rows, as those of a thin b: rather a's rows as b's columns.
-  if (p.bias == nullptr && p.columns <= kFewRows && (p.a.column == 1 || p.depth == 1)) {
+  if (p.bias == nullptr && p.columns <= kFewRows && !is_tiled && (p.a.column == 1 || p.depth == 1)) {
     transpose(p);
     if (!make_depth_contiguous(context, p)) {
       return false;
@@ -440,8 +446,7 @@ bool multiply(KernelRuntimeContext& context, Product<T> p, const ProductFunction
     if (!kIsFloat && !make_depth_contiguous(context, p)) {
       return false;
     }
-    const bool b_has_rows = p.b.column == 1 || p.columns == 1;
-    if (p.rows <= kUnpackedRows && b_has_rows) {
+    if (is_unpacked) {
       // b's rows are read where they are; only the last panels, if they do not fill tiles, are packed.
       const int64_t whole =
           kIsFloat ? p.columns / kPanel : p.columns / (kPanel * kPiecePanels) * kPiecePanels;
