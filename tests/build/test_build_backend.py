@@ -459,13 +459,13 @@ from pathlib import Path
 from opsmith.build import backend as room
 from opsmith.build.compile import Compilation
 from opsmith.build.driver_library import driver_library
-from opsmith.description import find_backend, read_backend
+from opsmith.description import find_backend, read_backend, read_plan_sources
 from opsmith.plan import kept_plans as plans
 cache = Path(sys.argv[1])
 backend = read_backend(find_backend("sim"), None)
 installed = room.Installed.found(cache)
 print(room._record_path(backend, installed, cache))
-print(plans._key(backend))
+print(plans._key(read_plan_sources(find_backend("sim"))))
 library = room.library_of(backend, cache / "generated", installed, installed.compiler)
 driver = driver_library(backend.name, backend.driver)
 for library in Compilation([library, driver], installed.compiler, cache).objects():

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from opsmith.base.on_demand import on_demand
 
 if TYPE_CHECKING:
-    from opsmith.description.backend import read_backend
+    from opsmith.description.backend import PlanSources, read_backend, read_plan_sources
     from opsmith.description.device_names import check_device_name
     from opsmith.description.document import Document, read_document
     from opsmith.description.dtypes import SCALAR_TYPE_OF
@@ -96,6 +96,7 @@ __all__ = [
     "Library",
     "NamedOperator",
     "Parameters",
+    "PlanSources",
     "Precision",
     "PythonDriver",
     "Rng",
@@ -124,6 +125,7 @@ __all__ = [
     "read_backend",
     "read_document",
     "read_library",
+    "read_plan_sources",
     "shipped_backends",
     "shipped_libraries",
     "warn_of_old_name",
@@ -134,7 +136,7 @@ __all__ = [
 __getattr__ = on_demand(
     __name__,
     {
-        "backend": "read_backend",
+        "backend": "read_backend read_plan_sources PlanSources",
         "device_names": "check_device_name",
         "document": "read_document Document",
         "dtypes": "SCALAR_TYPE_OF",

@@ -7,7 +7,7 @@ the catalogue.  What a kernel may serve is the plan's business, not checked here
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -107,6 +107,28 @@ class _Backend(msgspec.Struct, forbid_unknown_fields=True):
     autocast: AutocastKey = AutocastKey()
 
 
+@dataclass(frozen=True, slots=True)
+class PlanSources:
+    """What decides a backend's plan beside torch and opsmith.
+
+    ``files``: the description and the manifests of its libraries.
+    """
+
+    files: tuple[Path, ...]
+    window_is_hidden: bool
+    triton_is_interpreted: bool
+
+
+def read_plan_sources(path: Path, read: Callable[[Path], Document] = read_document) -> PlanSources:
+    """The sources of the plan of the backend described by the file ``path``, which alone is read."""
+    document, raw = _read(path, read)
+    return PlanSources(
+        (path, *_manifests(document, raw)),
+        _driver(document, raw.driver).host_window and hides_host_windows(),
+        is_interpreted(triton(document, raw.inductor, raw.triton)),
+    )
+
+
 def read_backend(
     path: Path,
     catalogue: Catalogue | None,
@@ -117,10 +139,7 @@ def read_backend(
     Without a ``catalogue`` the operators' names are taken on trust, which saves reading it.
     Raises a :class:`DescriptionError` at the place of the first mistake.
     """
-    document = read(path)
-    _reject_library(document)
-    document = with_new_name(document, "whole", "intercept", "fallback")
-    raw = document.convert(_Backend)
+    document, raw = _read(path, read)
     check_device_name(raw.backend, document.locate("backend"))
     if catalogue is not None and any(
         operator.partition(".")[0] == raw.backend for operator in catalogue.operators
@@ -131,10 +150,7 @@ def read_backend(
             location=document.locate("backend"),
             remedy=f"choose another name, e.g. `{raw.backend}chip`",
         )
-    manifests = [
-        _find_library(entry if isinstance(entry, str) else entry.file, document, index)
-        for index, entry in enumerate(raw.libraries)
-    ] + [RUNTIME_MANIFEST]
+    manifests = _manifests(document, raw)
     libraries = tuple(
         _completed(read_library(manifest, catalogue, read), document, entry, index)
         for index, (manifest, entry) in enumerate(zip(manifests, [*raw.libraries, ""], strict=True))
@@ -181,6 +197,21 @@ def read_backend(
         autocast=autocast(document, raw.autocast, catalogue),
         files=(path, *manifests),
     )
+
+
+def _read(path: Path, read: Callable[[Path], Document]) -> tuple[Document, _Backend]:
+    document = read(path)
+    _reject_library(document)
+    document = with_new_name(document, "whole", "intercept", "fallback")
+    return document, document.convert(_Backend)
+
+
+def _manifests(document: Document, raw: _Backend) -> list[Path]:
+    """The manifests of the libraries, the runtime's last."""
+    return [
+        _find_library(entry if isinstance(entry, str) else entry.file, document, index)
+        for index, entry in enumerate(raw.libraries)
+    ] + [RUNTIME_MANIFEST]
 
 
 def _check_namespaces(declared: Sequence[Declaration], catalogue: Catalogue, backend: str) -> None:

@@ -20,7 +20,7 @@ import msgspec
 
 from opsmith.base.cache_folder import replace_file, sealed, unsealed
 from opsmith.base.trusted_files import read_trusted
-from opsmith.description import Backend
+from opsmith.description import PlanSources
 from opsmith.plan.model import Entry, Plan
 from opsmith.schema import torch_version
 
@@ -30,13 +30,13 @@ _PLANNING_ROOMS = ("schema", "description", "plan")
 
 
 def kept_plan(
-    backend: Backend, cache: Path, planned: Callable[[], Plan], kind: str = _WHOLE
+    sources: PlanSources, cache: Path, planned: Callable[[], Plan], kind: str = _WHOLE
 ) -> Plan:
-    """The plan of ``backend`` as ``cache`` has it, or what ``planned`` makes, kept there.
+    """The plan of ``sources`` as ``cache`` has it, or what ``planned`` makes, kept there.
 
     ``kind`` tells plans of one backend apart.
     """
-    key, path = _key(backend, kind), backend.location.path
+    key, path = _key(sources, kind), sources.files[0]
     if plan := _known.get((key, path)):
         return plan
     record = cache / "plans" / f"{key}.json"
@@ -52,11 +52,12 @@ def kept_plan(
 _known: dict[tuple[str, Path], Plan] = {}
 
 
-def _key(backend: Backend, kind: str = _WHOLE) -> str:
-    folders = _folders(backend.location.path.parent)
-    lines = [torch_version(), planning_code_digest(), backend.location.path.name, kind]
-    lines.append(f"{backend.driver.window_is_hidden} {backend.triton_is_interpreted}")
-    lines += [f"{_with_names(str(file), folders)} {_digest_file(file)}" for file in backend.files]
+def _key(sources: PlanSources, kind: str = _WHOLE) -> str:
+    description = sources.files[0]
+    folders = _folders(description.parent)
+    lines = [torch_version(), planning_code_digest(), description.name, kind]
+    lines.append(f"{sources.window_is_hidden} {sources.triton_is_interpreted}")
+    lines += [f"{_with_names(str(file), folders)} {_digest_file(file)}" for file in sources.files]
     return _digest_text("\n".join(lines))
 
 

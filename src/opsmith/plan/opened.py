@@ -8,7 +8,14 @@ from pathlib import Path
 
 from opsmith.base.cache_folder import cache_root
 from opsmith.base.collector import collector_paused
-from opsmith.description import Backend, find_backend, read_backend, read_document
+from opsmith.description import (
+    Backend,
+    PlanSources,
+    find_backend,
+    read_backend,
+    read_document,
+    read_plan_sources,
+)
 from opsmith.description.built import carried_plan
 from opsmith.plan.kept_plans import kept_plan, read_plan
 from opsmith.plan.model import Plan
@@ -56,7 +63,7 @@ class OpenedBackend:
                 return plan
             if self._cache is None:
                 return self._planned()
-            return kept_plan(self.outline, self._cache, self._planned)
+            return kept_plan(self._sources, self._cache, self._planned)
 
     @cached_property
     def compiled_plan(self) -> Plan:
@@ -66,7 +73,11 @@ class OpenedBackend:
         with collector_paused():
             if self._cache is None:
                 return self._planned_to_compile()
-            return kept_plan(self.outline, self._cache, self._planned_to_compile, "compiled")
+            return kept_plan(self._sources, self._cache, self._planned_to_compile, "compiled")
+
+    @cached_property
+    def _sources(self) -> PlanSources:
+        return read_plan_sources(self.path, self._read)
 
     def _planned(self) -> Plan:
         return self._resolved(self.description)
