@@ -211,7 +211,7 @@ def test_commands_that_cannot_be_meant(arguments: list[str], message: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("earlier", "now", "called"),
+    ("earlier", "now", "name"),
     [
         ("conform sim --gaps g.yaml", "conform sim --expected-failures g.yaml", "--expected-failures"),
         ("conform sim --fuzz 9 -j 1", "fuzz --programs 9 sim -j 1", "`opsmith fuzz --programs`"),
@@ -222,13 +222,13 @@ def test_commands_that_cannot_be_meant(arguments: list[str], message: str) -> No
     ],
 )  # fmt: skip
 def test_calls_of_earlier_versions(
-    earlier: str, now: str, called: str, capsys: pytest.CaptureFixture[str]
+    earlier: str, now: str, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert current_arguments(earlier.split()) == now.split()
     warned = (
-        f" is called {called} now, and the next version of opsmith no longer takes the old form\n"
+        f" is called {name} now, and the next version of opsmith no longer takes the old form\n"
     )
-    assert capsys.readouterr().err.endswith(warned if called else "")
+    assert capsys.readouterr().err.endswith(warned if name else "")
 
 
 @pytest.mark.usefixtures("sim")

@@ -62,19 +62,8 @@ def test_wrong_kernels_and_crashes_are_found_and_shown(tmp_path: Path) -> None:
         "  - {operators: [abs*], checks: [fuzz], dtypes: [float16], reason: another dtype}\n"
     )
     summary, printed = fuzz(
-        *(
-            "--programs",
-            "120",
-            "--seed",
-            "5",
-            "-j",
-            "2",
-            "--kernels",
-            str(WRONG),
-            "-o",
-            str(output),
-        ),
-        *("--expected-failures", str(declared)),
+        *("--programs", "120", "--seed", "5", "-j", "2"),
+        *("--kernels", str(WRONG), "-o", str(output), "--expected-failures", str(declared)),
         status=1,
     )
     kinds = {(each["operator"].rstrip("_"), each["kind"]) for each in summary["classes"]}

@@ -59,9 +59,9 @@ def flag(name: str, help: str) -> Any:
     return typer.Option(name, help=help)
 
 
-def written_to(help: str) -> Any:
+def written_to(help: str, **settings: Any) -> Any:
     """The file or the folder that a command writes."""
-    return typer.Option("--output", "-o", help=help)
+    return typer.Option("--output", "-o", help=help, **settings)
 
 
 def writable(path: Path | None) -> Path | None:
@@ -114,10 +114,7 @@ ExpectedFailures = Annotated[
     Path | None,
     typer.Option(help="Known failures, in the place of expected_failures.yaml beside it."),
 ]
-Results = Annotated[
-    Path | None,
-    typer.Option("--output", "-o", callback=writable, help="Write the results there, as JSON."),
-]
+Results = Annotated[Path | None, written_to("Write the results there, as JSON.", callback=writable)]
 JUnit = Annotated[
     Path | None, typer.Option(callback=writable, help="Write the results there, as JUnit XML.")
 ]

@@ -124,7 +124,7 @@ def read_plan_sources(path: Path, read: Callable[[Path], Document] = read_docume
     document, raw = _read(path, read)
     return PlanSources(
         (path, *_manifests(document, raw)),
-        _driver(document, raw.driver).host_window and hides_host_windows(),
+        _chosen_driver(document, raw).window_is_hidden,
         is_interpreted(triton(document, raw.inductor, raw.triton)),
     )
 
@@ -168,9 +168,7 @@ def read_backend(
                     location=document.locate("libraries", index),
                     remedy="rename one in its manifest, or list it once",
                 )
-    driver = _driver(document, raw.driver)
-    if driver.host_window and hides_host_windows():
-        driver = replace(driver, host_window=False, window_is_hidden=True)
+    driver = _chosen_driver(document, raw)
     for index, library in enumerate(libraries):
         for source in library.sources:
             if source in driver.sources:
@@ -313,6 +311,14 @@ def _flag_gems(document: Document, index: int) -> Path:
             remedy=INSTALL,
         )
     return found
+
+
+def _chosen_driver(document: Document, raw: _Backend) -> Driver:
+    """The driver, without its host window where the environment hides that."""
+    driver = _driver(document, raw.driver)
+    if driver.host_window and hides_host_windows():
+        return replace(driver, host_window=False, window_is_hidden=True)
+    return driver
 
 
 def _driver(document: Document, raw: _Driver | str) -> Driver:

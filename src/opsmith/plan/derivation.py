@@ -98,10 +98,10 @@ def elementwise_result(group: Group, catalogue: Catalogue) -> Elementwise | None
         return None
     operator = catalogue.operators[group.functional]
     base = group.functional.partition(".")[0]
-    if operator.results is None or len(operator.results) != 1:
-        return None
     if (
-        operator.namespace != "aten"
+        operator.results is None
+        or len(operator.results) != 1
+        or operator.namespace != "aten"
         or base in _OF_OTHER_DTYPE_OR_FORMAT
         or base.startswith("_foreach_")
     ):
