@@ -346,6 +346,21 @@ CALLS: dict[str, Callable[[str], Any]] = {
     "one group of channels": lambda d: aten.native_channel_shuffle(
         view(d, (1, 4, 5), (20, 5, 1)), 1
     ),
+    "a mask that is filled where it is set": lambda d: aten.index_put_(
+        (mask := torch.tensor([True, False, True], device=d)), [mask], torch.tensor(False, device=d)
+    ),
+    "an element that is put where a mask is set": lambda d: aten.index_put_(
+        (x := view(d, (4,), (1,))), [x > 1], x[1]
+    ),
+    "a mask in part of what is filled": lambda d: aten.index_put_(
+        (mask := torch.ones(4, dtype=torch.bool, device=d))[1:], [mask[:-1]], mask[:1]
+    ),
+    "normalised batch of nothing": lambda d: aten.native_batch_norm(
+        torch.ones(0, 2, 3, device=d), *[torch.ones(2, device=d)] * 4, False, 0.1, 1e-5
+    )[0],
+    "normalised batch of nothing, in training": lambda d: torch.batch_norm(
+        torch.ones(0, 2, 3, device=d), *[torch.ones(2, device=d)] * 4, True, 0.1, 1e-5, False
+    ),
     "stack into an out": lambda d: aten._stack.out(
         [view(d, (2, 3), (3, 1)), view(d, (2, 3), (1, 2))], 1, out=torch.empty(0, device=d)
     ),

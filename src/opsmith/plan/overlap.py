@@ -18,12 +18,14 @@ class RefusedOverlap:
 
     In part only, as TensorIterator has it; where ``wholly``, not even if both are the same elements.
     Where both are one argument, its own elements may not overlap each other.  What a structured operator
-    writes to is looked at in the size that it gets, else in the one that it has.
+    writes to is looked at in the size that it gets, else in the one that it has.  Where ``unless_fill``, a
+    call that fills what one mask names with one value is not refused: PyTorch makes it a ``masked_fill_``.
     """
 
     written: str
     read: str
     wholly: bool = False
+    unless_fill: bool = False
 
 
 # Operators that begin by copying `self` into their first result, which a partial overlap forbids.
@@ -41,8 +43,9 @@ _BEGINS_WITH_COPY = frozenset(
 )
 
 _INDEX_PUT = (
-    RefusedOverlap("self", "values", wholly=True),
-    RefusedOverlap("self", "indices", wholly=True),
+    RefusedOverlap("self", "indices"),
+    RefusedOverlap("self", "values", wholly=True, unless_fill=True),
+    RefusedOverlap("self", "indices", wholly=True, unless_fill=True),
 )
 
 # The others, with what their kernels compare.

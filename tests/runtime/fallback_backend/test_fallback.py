@@ -455,6 +455,19 @@ def test_a_dtype_that_the_cpu_kernel_lacks() -> None:
     )
 
 
+@pytest.mark.parametrize("kept", [0, 1, 2])
+def test_what_the_cpu_changed_before_it_raised_is_changed(kept: int) -> None:
+    def shape_of_out(device: str) -> tuple[torch.Size, Tensor]:
+        out = torch.arange(2.0, device=device)[kept:]
+        with pytest.raises(NotImplementedError, match="not implemented for 'Float'"):
+            torch.bitwise_and(*[torch.ones(3, 2, device=device)] * 2, out=out)
+        return out.shape, out.cpu().flatten()[: 2 - kept]
+
+    ours, theirs = shape_of_out("sim"), shape_of_out("cpu")
+    assert ours[0] == theirs[0] == (3, 2)
+    assert torch.equal(ours[1], theirs[1])
+
+
 # ---- threads ----
 
 

@@ -166,6 +166,16 @@ VALUES: dict[str, Callable[[Tensor], Any]] = {
     ),
     "conversions": lambda x: (x.half(), x.bfloat16().double(), x.long(), x.bool(), x.abs().byte()),
     "half": lambda x: (x.half() * x.half(), torch.add(x.half(), x.half(), out=x.new_empty(8))),
+    "complex results of real numbers": lambda x: (
+        torch.erf(x, out=x.new_empty(0, dtype=torch.complex64)),
+        torch.add(x.half(), 1, out=x.new_empty(0, dtype=torch.complex32)),
+        torch.sum(x.long(), 0, out=x.new_empty(0, dtype=torch.complex128)),
+        torch.cumsum(x, 0, out=x.new_empty(0, dtype=torch.complex64)),
+    ),
+    "unsigned results of integers": lambda x: (
+        torch.mul(x.long(), x.long(), out=x.new_empty(0, dtype=torch.uint16)),
+        torch.gt(x, 0, out=x.new_empty(0, dtype=torch.uint64)),
+    ),
     "integers": lambda x: (
         x.long() + 1,
         x.int() * 2 - x.int(),

@@ -162,6 +162,7 @@ int64_t width_of(const at::Tensor& self, const Reduction& reduction) {
 
 void reduce(const at::Tensor& self, at::OptionalIntArrayRef dims, bool keepdim, const at::Tensor& out,
             const at::Tensor& second, const Rule& rule, at::ScalarType computed, const at::Scalar& x = 0) {
+  computed = c10::toRealValueType(computed);  // of a complex out=
   Reduction reduction(self, dims, keepdim, out);
   if (reduction.outputs == 0) {
     return;

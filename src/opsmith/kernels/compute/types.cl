@@ -64,18 +64,34 @@ R"(
 #define LOAD_Byte(p, i) ((p)[i])
 #define STORE_Byte(p, i, x) ((p)[i] = (uchar)(long)(x))
 
-// No result has these; they are read where a number's dtype is the result's.
+// Nothing is computed in these; an out= may have them.
 #define STORED_UInt16 ushort
 #define COMPUTED_UInt16 int
 #define LOAD_UInt16(p, i) ((p)[i])
+#define STORE_UInt16(p, i, x) ((p)[i] = (ushort)(long)(x))
 
 #define STORED_UInt32 uint
 #define COMPUTED_UInt32 long
 #define LOAD_UInt32(p, i) ((p)[i])
+#define STORE_UInt32(p, i, x) ((p)[i] = (uint)(long)(x))
 
 #define STORED_UInt64 ulong
 #define COMPUTED_UInt64 ulong
 #define LOAD_UInt64(p, i) ((p)[i])
+#define STORE_UInt64(p, i, x) ((p)[i] = (ulong)(long)(x))
+
+// Nor in these, of what was computed in the dtype of their real part.
+#define STORED_ComplexHalf ushort2
+#define COMPUTED_ComplexHalf float
+#define STORE_ComplexHalf(p, i, real) ((p)[i].x = half_of_float((float)(real)), (p)[i].y = 0)
+
+#define STORED_ComplexFloat float2
+#define COMPUTED_ComplexFloat float
+#define STORE_ComplexFloat(p, i, real) ((p)[i].x = (float)(real), (p)[i].y = 0)
+
+#define STORED_ComplexDouble double2
+#define COMPUTED_ComplexDouble double
+#define STORE_ComplexDouble(p, i, real) ((p)[i].x = (double)(real), (p)[i].y = 0)
 
 #define STORED_Bool uchar
 #define COMPUTED_Bool int

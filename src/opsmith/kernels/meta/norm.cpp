@@ -77,6 +77,13 @@ at::ScalarType parameters_dtype(const at::Tensor& input,
   return dtype;
 }
 
+// Nothing has no statistics; given ones serve an empty input too.
+void check_statistics(const at::Tensor& input, bool training, bool given) {
+  TORCH_CHECK(input.numel() != 0 || !training,
+              "input tensor must have at least one element, but got input_sizes = ", input.sizes());
+  TORCH_CHECK(training || given, "running_mean and running_var must be defined in evaluation mode");
+}
+
 void check_channels(const char* name, const OptionalTensor& parameter, int64_t channels) {
   TORCH_CHECK(!is_given(parameter) || parameter->numel() == channels, name, " should contain ", channels,
               " elements not ", parameter->numel());
@@ -91,10 +98,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> batch_norm(const at::Tensor& inpu
                                                           const OptionalTensor& running_var, bool training,
                                                           double /*momentum*/, double /*eps*/) {
   TORCH_CHECK(input.dim() >= 2, "Expected at least 2 dimensions for input tensor but received ", input.dim());
-  TORCH_CHECK(input.numel() != 0,
-              "input tensor must have at least one element, but got input_sizes = ", input.sizes());
-  TORCH_CHECK(training || (is_given(running_mean) && is_given(running_var)),
-              "running_mean and running_var must be defined in evaluation mode");
+  check_statistics(input, training, is_given(running_mean) && is_given(running_var));
   const int64_t channels = input.size(1);
   check_channels("weight", weight, channels);
   check_channels("bias", bias, channels);
@@ -128,8 +132,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> batch_nor
 std::tuple<at::Tensor, at::Tensor, at::Tensor> batch_norm_without_statistics(
     const at::Tensor& input, const OptionalTensor& /*weight*/, const OptionalTensor& /*bias*/, bool training,
     double /*momentum*/, double /*eps*/) {
-  TORCH_CHECK(input.numel() != 0,
-              "input tensor must have at least one element, but got input_sizes = ", input.sizes());
+  check_statistics(input, training, /*given=*/false);
   return batch_norm_of(input, training, input.scalar_type());
 }
 

@@ -194,7 +194,7 @@ at::Tensor HostViews::view(const at::Tensor& tensor, Access access) {
   if (!has_host_window() && access != Access::kOverwrite) {
     download(entry, tensor);
   }
-  add(TensorEntry{tensor, host, storage, written});
+  add(TensorEntry{tensor, host, storage, written, access != Access::kOverwrite});
   return host;
 }
 
@@ -329,6 +329,14 @@ void HostViews::commit() {
   }
 }
 
+void HostViews::commit_despite_error() noexcept {
+  has_raised_ = true;
+  try {
+    commit();
+  } catch (const std::exception&) {  // the error of the host code is the one to tell
+  }
+}
+
 // Whether host code gave the storage other memory, which it does to resize it.
 bool HostViews::is_resized(const StorageEntry& entry) {
   return entry.host->data() != entry.host_pointer || entry.host->nbytes() != entry.device->nbytes();
@@ -407,12 +415,17 @@ void HostViews::commit_metadata() {
   }
 }
 
+// Whether host code wrote elements to the storage that it was lent.
+bool HostViews::is_uploaded(const TensorEntry& entry) const {
+  return entry.written && (entry.has_elements || !has_raised_) && !has_other_storage(entry);
+}
+
 // Without a window: the elements that were written, into storages that the caller has.
 void HostViews::upload_written() {
   try {
     for (const TensorEntry& entry : tensors_) {
       StorageEntry& storage = storages_[entry.storage];
-      if (entry.written && !is_resized(storage) && !has_other_storage(entry)) {
+      if (is_uploaded(entry) && !is_resized(storage)) {
         upload(entry, storage.device->mutable_data());
       }
     }
@@ -474,7 +487,7 @@ c10::DataPtr HostViews::memory_of_resized(size_t storage) {
   // Bytes that were not downloaded are only on the device.
   copy_bytes(memory.get(), index, entry.device->data(), index, std::min(bytes, entry.device->nbytes()));
   for (const TensorEntry& tensor : tensors_) {
-    if (tensor.storage == storage && tensor.written && !has_other_storage(tensor)) {
+    if (tensor.storage == storage && is_uploaded(tensor)) {
       upload(tensor, memory.get());
     }
   }

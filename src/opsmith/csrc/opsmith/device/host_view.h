@@ -47,6 +47,10 @@ class HostViews {
   // runs out, nothing; only where an upload fails may the elements be new in part.
   void commit();
 
+  // As commit(), after host code that raised: what it changed until then stays changed, but for elements lent
+  // with kOverwrite, which it may never have written. Where that fails, for want of memory, nothing changes.
+  void commit_despite_error() noexcept;
+
   // The counterpart on `device` of a tensor that host code returned: for a view of this object, the very
   // tensor that it stands for; for an alias of one, a device tensor that aliases the same storage; for
   // anything else a new device tensor, without a copy when its memory came from ResultMemory. What was
@@ -67,6 +71,7 @@ class HostViews {
     at::Tensor host;
     size_t storage;  // in storages_
     bool written;
+    bool has_elements;  // that count: else host code is to write them all first
   };
 
   at::Tensor make_view(const c10::TensorImpl* tensor, bool written, size_t& storage);
@@ -78,6 +83,7 @@ class HostViews {
   static bool is_resized(const StorageEntry& entry);
   bool has_other_storage(const TensorEntry& entry) const;
   bool has_new_metadata(const TensorEntry& entry) const;
+  bool is_uploaded(const TensorEntry& entry) const;
   void commit_metadata();
   void upload_written();
   void upload(const TensorEntry& tensor, void* memory);
@@ -99,6 +105,7 @@ class HostViews {
   size_t indexed_tensors_ = 0;
   OfGraphs of_graphs_;
   bool is_recorded_ = false;
+  bool has_raised_ = false;
   uint64_t waited_ = 0;  // a bit for each device whose stream is known to be idle
 };
 

@@ -276,8 +276,12 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::ji
   try {
     op.redispatchBoxed(on_cpu, stack);
   } catch (c10::NotImplementedError& error) {
+    call.commit_despite_error();
     error.add_context(c10::str(full_name(op.operator_name()), " ran on the CPU because ", device_type_name(),
                                " has no kernel for it"));
+    throw;
+  } catch (...) {
+    call.commit_despite_error();
     throw;
   }
   overlapping.refuse_unresized([&](const at::Tensor& stand_in) { return call.view(stand_in); });

@@ -112,4 +112,10 @@ void HostCall::commit() {
   }
 }
 
+void HostCall::commit_despite_error() noexcept {
+  if (parted_.empty()) {  // else parts might no longer fit each other
+    views_.commit_despite_error();
+  }
+}
+
 }  // namespace opsmith

@@ -27,6 +27,9 @@ class HostCall {
   // Writes back, after the last result(): what may raise without having changed anything comes first.
   void commit();
 
+  // After the CPU kernel raised: what it changed stays changed, as on the CPU, such as the sizes of an out=.
+  void commit_despite_error() noexcept;
+
  private:
   // A tensor that is made of others, whose parts are views_'.
   struct Parted {

@@ -259,6 +259,20 @@ void detail::check_no_overlap(const at::TensorBase& self, const at::TensorBase& 
   at::assert_no_overlap(self, operand);
 }
 
+bool is_masked_fill(const c10::List<std::optional<at::Tensor>>& indices, const at::Tensor& values,
+                    bool accumulate) {
+  int64_t masks = 0;
+  for (const std::optional<at::Tensor>& index : indices) {
+    if (index.has_value() && index->defined()) {
+      if (index->scalar_type() != at::kBool && index->scalar_type() != at::kByte) {
+        return false;
+      }
+      ++masks;
+    }
+  }
+  return !accumulate && values.numel() == 1 && masks == 1;
+}
+
 ShapeUnlessRaised::ShapeUnlessRaised(const at::Tensor& out)
     : out_(out), sizes_(out.sizes()), strides_(out.strides()), exceptions_(std::uncaught_exceptions()) {}
 

@@ -17,6 +17,7 @@
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/DimVector.h>
 #include <ATen/core/IListRef.h>
+#include <ATen/core/List.h>
 #include <ATen/core/Tensor.h>
 #include <c10/core/DispatchKeySet.h>
 
@@ -205,6 +206,10 @@ template <class Operand>
 void check_no_overlap(const at::Tensor& self, const Operand& operand) {
   each_tensor(operand, [&](const at::TensorBase& tensor) { detail::check_no_overlap(self, tensor); });
 }
+
+// Whether index_put_ fills what one mask names with one value.
+bool is_masked_fill(const c10::List<std::optional<at::Tensor>>& indices, const at::Tensor& values,
+                    bool accumulate);
 
 // Gives `out` back its shape where the call raises after it was resized: nothing happened then.
 class ShapeUnlessRaised {

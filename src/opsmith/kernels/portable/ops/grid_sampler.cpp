@@ -48,7 +48,7 @@ C reflected(C place, int64_t twice_low, int64_t twice_high) {
   const C span = static_cast<C>(number<C>(twice_high - twice_low) / 2);
   const C distance = static_cast<C>(std::fabs(wide<C>(place - low)));
   const C extra = static_cast<C>(std::fmod(wide(distance), wide(span)));
-  const bool forward = static_cast<int64_t>(std::floor(wide<C>(distance / span))) % 2 == 0;
+  const bool forward = std::fmod(std::floor(wide<C>(distance / span)), compute_t<C>(2)) == 0;
   return static_cast<C>(forward ? extra + low : span - extra + low);
 }
 
