@@ -450,7 +450,11 @@ def refused_overlaps(call: KernelCall, signature: Signature) -> list[str]:
             continue
         if written in outs and call.shape is Shape.STRUCTURED_META:
             written = f"op.announced({outs.index(written)})"
-        guard = "if (!opsmith::is_masked_fill(indices, values, accumulate)) " if each.unless_fill else ""
+        guard = (
+            "if (!opsmith::is_masked_fill(indices, values, accumulate)) "
+            if each.unless_fill
+            else ""
+        )
         lines.append(f"{guard}opsmith::{check}({written}, {read});")
     return lines
 

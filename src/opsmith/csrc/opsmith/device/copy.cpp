@@ -15,13 +15,15 @@
 #include <opsmith/host_access.h>
 #include <opsmith/on_host.h>
 
+#include <ATen/Dispatch_v2.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
-#include <ATen/ops/_local_scalar_dense_native.h>
 #include <ATen/ops/copy_native.h>
 #include <torch/library.h>
 
+#include <array>
+#include <cstddef>
 #include <cstring>
 #include <memory>
 
@@ -207,27 +209,35 @@ at::Tensor _copy_from_and_resize(const at::Tensor& self, const at::Tensor& desti
   return opsmith::_copy_from(self, destination, /*non_blocking=*/false);
 }
 
+namespace {
+
+at::Scalar number_of(const void* element, at::ScalarType dtype) {
+  return AT_DISPATCH_V2(dtype, "_local_scalar_dense",
+                        AT_WRAP([&]() -> at::Scalar { return *static_cast<const scalar_t*>(element); }),
+                        AT_EXPAND(AT_ALL_TYPES_AND_COMPLEX), at::kBool, at::kHalf, at::kBFloat16,
+                        at::kComplexHalf, AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES), AT_EXPAND(AT_FLOAT8_TYPES));
+}
+
+}  // namespace
+
 at::Scalar _local_scalar_dense(const at::Tensor& self) {
   // Of more elements it gives the first, as PyTorch's own do: item() refuses them before.
   TORCH_CHECK(self.numel() > 0, "_local_scalar_dense: Empty tensor not supported (shape ", self.sizes(),
               " on ", self.device(), ")");
-  at::Tensor host = at::detail::empty_cpu({}, self.scalar_type());
   const c10::DeviceIndex device = self.device().index();
   refuse_if_captured("aten::_local_scalar_dense", "item() reads a value, which the graph has yet to compute",
                      device);
+  alignas(std::max_align_t) std::array<std::byte, sizeof(c10::complex<double>)> element;
   if (has_host_window()) {
     wait_for_device(device);
     const profile::HostWork work("Memcpy DtoH", device, profile::Kind::kCopy, self.itemsize());
-    std::memcpy(host.mutable_data_ptr(), host_pointer(self.const_data_ptr()), self.itemsize());
+    std::memcpy(element.data(), host_pointer(self.const_data_ptr()), self.itemsize());
   } else {
-    copy_bytes(host.mutable_data_ptr(), OPSMITH_HOST, self.const_data_ptr(), device, self.itemsize());
+    copy_bytes(element.data(), OPSMITH_HOST, self.const_data_ptr(), device, self.itemsize());
   }
-  if (C10_UNLIKELY(self.is_conj() || self.is_neg())) {
-    host._set_conj(self.is_conj());
-    host._set_neg(self.is_neg());
-    host = host.resolve_conj().resolve_neg();
-  }
-  return at::native::_local_scalar_dense_cpu(host);
+  const at::Scalar number = number_of(element.data(), self.scalar_type());
+  const at::Scalar signed_number = self.is_neg() ? -number : number;
+  return self.is_conj() ? signed_number.conj() : signed_number;
 }
 
 void copy_in_order(const at::Tensor& to, const at::Tensor& from) {
