@@ -119,7 +119,7 @@ c10::ScalarType scalar_dtype(const Tensors&... tensors) {
 }
 
 // Whether the result of a pointwise operator on `operands` goes into `out` as it is: all alike, `out` has
-// their shape and `dtype`, and writing to it cannot disturb an operand that is yet to be read.
+// the first's shape and `dtype`, and writing to it cannot disturb an operand that is yet to be read.
 template <class... Operands>
 bool elementwise_out(const at::Tensor& out, c10::ScalarType dtype, const at::Tensor& first,
                      const Operands&... operands) {

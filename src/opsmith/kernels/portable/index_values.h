@@ -79,6 +79,16 @@ class IndexCheck {
     note(index);
     return 0;
   }
+  // Notes one of the first `count` of `indices` that is out of range.
+  void check(const Indices& indices, int64_t count) {
+    bool wrong = false;
+    indices.read(0, count, [&](int64_t, int64_t index) {
+      wrong |= static_cast<uint64_t>(index) >= static_cast<uint64_t>(size_);
+    });
+    if (wrong) {
+      indices.read(0, count, [&](int64_t, int64_t index) { checked(index); });
+    }
+  }
   bool found_wrong() const { return wrong_.load(std::memory_order_relaxed); }
   int64_t wrong() const { return index_.load(std::memory_order_relaxed); }
 

@@ -50,6 +50,11 @@ void each_tensor_of(const c10::IValue& value, const Visit& visit) {
   }
 }
 
+// Whether `tensor` is like `first` as it is: numbers of Python's are cast.
+bool is_like_uncast(const at::Tensor& tensor, const at::Tensor& first) {
+  return tensor.scalar_type() == first.scalar_type() && detail::is_like(tensor, first);
+}
+
 // Those that the values consist of, undefined ones included: the results of a kernel or its destinations.
 std::vector<at::Tensor> flattened(Values values) {
   std::vector<at::Tensor> tensors;
@@ -340,7 +345,7 @@ class BoxedDerivation final : public UnboxedServer {
     }
     for (size_t i = 1; i < inputs; ++i) {
       const at::Tensor* other = arguments[i].tensor;
-      if (other != nullptr ? !other->defined() || !detail::is_like(*other, *first)
+      if (other != nullptr ? !other->defined() || !is_like_uncast(*other, *first)
                            : !detail::is_like(*arguments[i].number, *first)) {
         return false;
       }
@@ -476,7 +481,7 @@ class BoxedDerivation final : public UnboxedServer {
     }
     for (size_t i = 1; i < operands_.size(); ++i) {
       const at::Tensor* other = operand(given, i);
-      if (other != nullptr && !detail::is_like(*other, *first)) {
+      if (other != nullptr && !is_like_uncast(*other, *first)) {
         return false;
       }
     }

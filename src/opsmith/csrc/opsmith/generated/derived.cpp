@@ -249,6 +249,22 @@ at::Tensor as_resized(const at::Tensor& out, at::IntArrayRef sizes) {
   return resized;
 }
 
+bool detail::broadcasts_to(const at::Tensor& first, const at::Tensor& tensor) {
+  if (!is_strided_as_new(first)) {
+    return false;
+  }
+  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
+    return !tensor.is_complex() && tensor.scalar_type() != at::kBool;  // sub refuses True
+  }
+  const int64_t added = first.dim() - tensor.dim();
+  bool fits = tensor.scalar_type() == first.scalar_type() && tensor.device() == first.device() &&
+              added >= 0 && is_strided_as_new(tensor);
+  for (int64_t dim = 0; fits && dim < tensor.dim(); ++dim) {
+    fits = tensor.size(dim) == 1 || tensor.size(dim) == first.size(added + dim);
+  }
+  return fits;
+}
+
 void detail::check_overlap(const at::TensorBase& self, const at::TensorBase& operand) {
   if (!operand.is_same(self)) {
     at::assert_no_partial_overlap(self, operand);

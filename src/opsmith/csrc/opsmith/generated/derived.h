@@ -32,15 +32,6 @@ namespace detail {
 
 inline constexpr DtypeSet kFloatingDtypes{at::kFloat, at::kDouble, at::kHalf, at::kBFloat16};
 
-inline bool is_like(const at::Tensor& tensor, const at::Tensor& first) {
-  return tensor.scalar_type() == first.scalar_type() && tensor.device() == first.device() &&
-         tensor.sizes() == first.sizes() && tensor.is_contiguous();
-}
-
-inline bool is_like(const std::optional<at::Tensor>& tensor, const at::Tensor& first) {
-  return !tensor.has_value() || !tensor->defined() || is_like(*tensor, first);
-}
-
 // Whether the strides are those of a new tensor: dimensions of one element or of none may have others.
 inline bool is_strided_as_new(const at::Tensor& tensor) {
   int64_t stride = 1;
@@ -51,6 +42,22 @@ inline bool is_strided_as_new(const at::Tensor& tensor) {
     stride *= std::max<int64_t>(tensor.size(dim), 1);
   }
   return tensor.numel() != 0;
+}
+
+// Whether `tensor` is a real number of Python's, or broadcasts to the sizes of `first`, and the result is
+// strided as a new tensor of those.
+bool broadcasts_to(const at::Tensor& first, const at::Tensor& tensor);
+
+inline bool is_like(const at::Tensor& tensor, const at::Tensor& first) {
+  if (C10_LIKELY(tensor.scalar_type() == first.scalar_type() && tensor.device() == first.device() &&
+                 tensor.sizes() == first.sizes())) {
+    return tensor.is_contiguous();
+  }
+  return broadcasts_to(first, tensor);
+}
+
+inline bool is_like(const std::optional<at::Tensor>& tensor, const at::Tensor& first) {
+  return !tensor.has_value() || !tensor->defined() || is_like(*tensor, first);
 }
 
 // A complex Scalar makes the result complex, and PyTorch strides the result of a Tensor and a Scalar by the
@@ -92,8 +99,9 @@ inline bool is_clear_of(const std::optional<at::Scalar>&, const at::Tensor&) {
 
 }  // namespace detail
 
-// Whether all operands are contiguous, with one floating dtype, one shape and one device, and no Scalar is
-// complex, so that the result of a pointwise operator has that shape, is contiguous and of a known dtype.
+// Whether all operands are contiguous, with one floating dtype and one device, broadcast to the first's
+// shape, and no number is complex, so that the result of a pointwise operator has that shape, is contiguous
+// and of a known dtype.
 template <class... Operands>
 inline bool elementwise_alike(const at::Tensor& first, const Operands&... others) {
   return detail::kFloatingDtypes.has(first.scalar_type()) && first.is_contiguous() &&

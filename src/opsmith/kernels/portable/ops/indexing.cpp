@@ -599,9 +599,7 @@ Tensor& index_select_out(KernelRuntimeContext& context, const Tensor& self, int6
   }
   const Indices indices(index);
   IndexCheck check(extent);
-  for (int64_t i = 0; i < index.numel(); ++i) {
-    check.checked(indices.at(i));
-  }
+  check.check(indices, index.numel());
   // ATen says it in other words of tensors without elements.
   OPSMITH_CHECK(context, !check.found_wrong() || self.dim() <= 1 || self.numel() != 0, InvalidArgument, out,
                 "INDICES element is out of DATA bounds, id=%" PRId64 " axis_dim=%" PRId64, check.wrong(),
@@ -641,9 +639,9 @@ Tensor& index_select_out(KernelRuntimeContext& context, const Tensor& self, int6
         for (int64_t k = 0; k < rows; ++k) {
           const U* const p = reinterpret_cast<const U*>(from.data) + at[0] + k * next.stride[0];
           U* const q = reinterpret_cast<U*>(to.data) + at[1] + k * next.stride[1];
-          for (int64_t i = 0; i < n; ++i) {
-            q[i * row.stride[1]] = p[indices.at(at[2] + i) * step];
-          }
+          indices.read(at[2], at[2] + n, [&](int64_t place, int64_t taken) {
+            q[(place - at[2]) * row.stride[1]] = p[taken * step];
+          });
         }
       });
     });
