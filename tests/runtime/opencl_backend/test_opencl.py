@@ -172,6 +172,10 @@ VALUES: dict[str, Callable[[Tensor], Any]] = {
         torch.sum(x.long(), 0, out=x.new_empty(0, dtype=torch.complex128)),
         torch.cumsum(x, 0, out=x.new_empty(0, dtype=torch.complex64)),
     ),
+    "a range that whole numbers count": lambda x: torch.arange(
+        0.0, -8.5, -4.0, dtype=torch.int64, device=x.device
+    ),
+    "the variance of nothing": lambda x: torch.var_mean(x.new_empty(0, 3), 0, correction=-1),
     "unsigned results of integers": lambda x: (
         torch.mul(x.long(), x.long(), out=x.new_empty(0, dtype=torch.uint16)),
         torch.gt(x, 0, out=x.new_empty(0, dtype=torch.uint64)),

@@ -21,6 +21,17 @@ bool is_copied_here(const at::Tensor& tensor) {
           dtype == at::kBFloat16);
 }
 
+// As PyTorch counts: whole numbers of 64 bits by themselves, and all else in double.
+int64_t length_of_range(const at::Scalar& start, const at::Scalar& end, const at::Scalar& step,
+                        at::ScalarType dtype) {
+  if (dtype != at::kLong) {
+    return static_cast<int64_t>(std::ceil((end.toDouble() - start.toDouble()) / step.toDouble()));
+  }
+  const int64_t by = step.toLong();
+  TORCH_CHECK_VALUE(by != 0, "step must be nonzero");
+  return (end.toLong() - start.toLong() + by - (by > 0 ? 1 : -1)) / by;
+}
+
 }  // namespace
 
 at::Tensor _copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {
@@ -53,7 +64,6 @@ at::Tensor& fill_(at::Tensor& self, const at::Scalar& value) {
 }
 
 at::Tensor& arange(const at::Scalar& start, const at::Scalar& end, const at::Scalar& step, at::Tensor& out) {
-  const bool integral = start.isIntegral(false) && end.isIntegral(false) && step.isIntegral(false);
   const double from = start.toDouble();
   const double to = end.toDouble();
   const double by = step.toDouble();
@@ -61,10 +71,7 @@ at::Tensor& arange(const at::Scalar& start, const at::Scalar& end, const at::Sca
   TORCH_CHECK(std::isfinite(from) && std::isfinite(to), "unsupported range: ", from, " -> ", to);
   TORCH_CHECK((by > 0 && to >= from) || (by < 0 && to <= from),
               "upper bound and lower bound inconsistent with step sign");
-  const double count = integral && at::isIntegralType(out.scalar_type(), false)
-                           ? std::ceil(static_cast<double>(end.toLong() - start.toLong()) / by)
-                           : std::ceil((to - from) / by);
-  const auto length = static_cast<int64_t>(count);
+  const int64_t length = length_of_range(start, end, step, out.scalar_type());
   if (out.numel() != length) {
     out.resize_({length});
   }

@@ -47,7 +47,7 @@ constexpr Rule kVariance{
     "{ (s).n += 1; const C d = (e) - (s).mean; (s).mean += d / (s).n; (s).m2 += d * ((e) - (s).mean); }",
     "if ((o).n > 0) { const C d = (o).mean - (s).mean; const C n = (s).n + (o).n; (s).mean += d * (o).n / n; "
     "(s).m2 += (o).m2 + d * d * (s).n * (o).n / n; (s).n = n; }",
-    "(s).m2 / fmax((C)0, (s).n - x)",
+    "(s).m2 / fmax((C)0, (s).n - x) / ((s).n > 0)",
     "(s).mean / ((s).n > 0)"};
 constexpr Rule kNorm2{"C v;", "(s).v = 0", "(s).v += (e) * (e)", "(s).v += (o).v", "sqrt((s).v)"};
 constexpr Rule kNorm1{"C v;", "(s).v = 0", "(s).v += fabs(e)", "(s).v += (o).v", "(s).v"};
