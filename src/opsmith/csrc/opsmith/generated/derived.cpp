@@ -3,14 +3,17 @@
 
 #include <opsmith/generated/call.h>
 #include <opsmith/device/driver.h>
+#include <opsmith/torch_version.h>
 
 #include <algorithm>
+#include <array>
 #include <exception>
 #include <numeric>
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
+#include <c10/core/InferenceMode.h>
 
 namespace opsmith {
 
@@ -24,12 +27,49 @@ void throw_mixed_devices(const char* operator_name, c10::Device device, const at
 
 }  // namespace detail
 
+namespace {
+
+// Note [Spare meta tensors]
+// Making a tensor and freeing it takes longer than most meta functions. So those of a call that nobody else
+// has got hold of serve the next one of the thread.
+constexpr size_t kSpareMetas = 8;
+
+bool is_as_made(const at::Tensor& spare) {
+  c10::TensorImpl* impl = spare.unsafeGetTensorImpl();
+  const c10::Storage& storage = impl->unsafe_storage();
+  return spare.weak_use_count() == 1 && !has_python_object(*impl->pyobj_slot()) &&
+         impl->autograd_meta() == nullptr && impl->is_inference() == c10::InferenceMode::is_enabled() &&
+         impl->key_set() - c10::autograd_dispatch_keyset_with_ADInplaceOrView == kMeta &&
+         storage.use_count() == 1 && !has_python_object(*storage.unsafeGetStorageImpl()->pyobj_slot()) &&
+         impl->storage_offset() == 0;
+}
+
+}  // namespace
+
 at::Tensor meta(const at::Tensor& tensor) {
   // A number takes part in every device's operators, and a meta kernel written in Python must read its value.
   if (!tensor.defined() || tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
     return tensor;
   }
-  return at::detail::empty_strided_meta(tensor.sizes(), tensor.strides(), tensor.scalar_type());
+  thread_local std::array<at::Tensor, kSpareMetas> spares;
+  const auto free = std::find_if(spares.begin(), spares.end(), [](const at::Tensor& spare) {
+    return !spare.defined() || spare.use_count() == 1;
+  });
+  if (free != spares.end() && free->defined() && is_as_made(*free)) {
+    c10::TensorImpl* impl = free->unsafeGetTensorImpl();
+    if (impl->dtype() != tensor.dtype()) {
+      impl->set_storage_and_dtype(impl->storage(), tensor.dtype());
+    }
+    impl->set_sizes_and_strides(tensor.sizes(), tensor.strides());
+    impl->unsafe_storage().unsafeGetStorageImpl()->set_nbytes(
+        at::detail::computeStorageNbytes(tensor.sizes(), tensor.strides(), tensor.itemsize()));
+    return *free;
+  }
+  at::Tensor made = at::detail::empty_strided_meta(tensor.sizes(), tensor.strides(), tensor.scalar_type());
+  if (free != spares.end()) {
+    *free = made;
+  }
+  return made;
 }
 
 std::optional<at::Tensor> meta(const std::optional<at::Tensor>& tensor) {
