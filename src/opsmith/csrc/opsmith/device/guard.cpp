@@ -3,6 +3,8 @@
 //
 // Without events in the driver, an event is the stream on which it was recorded: waiting for it waits for all
 // of that stream, on the host, and elapsed time raises.
+#include <utility>
+
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include <opsmith/device/allocator.h>
@@ -135,14 +137,22 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
       *event = handle;
       return;
     }
-    auto recorded = static_cast<opsmith_event>(*event);
-    if (recorded == nullptr) {
-      const int timing = flag == c10::EventFlag::BACKEND_DEFAULT ? 1 : 0;
-      check(driver().event_create(device, timing, &recorded), "create an event", device);
-      checked_result(recorded, "event_create", device);
-      *event = recorded;
+    try {
+      auto recorded = static_cast<opsmith_event>(*event);
+      if (recorded == nullptr) {
+        const int timing = flag == c10::EventFlag::BACKEND_DEFAULT ? 1 : 0;
+        check(driver().event_create(device, timing, &recorded), "create an event", device);
+        checked_result(recorded, "event_create", device);
+        *event = recorded;
+      }
+      check(driver().event_record(recorded, handle), "record an event", device);
+    } catch (const c10::Error&) {
+      if (!WaitsForWantOfEvents::is_on) {
+        throw;
+      }
+      destroyEvent(std::exchange(*event, nullptr), device);  // that is null is over
+      finish_stream(handle, device);
     }
-    check(driver().event_record(recorded, handle), "record an event", device);
   }
 
   void block(void* event, const c10::Stream& stream) const override {

@@ -154,9 +154,10 @@ void synchronize_stream(opsmith_stream stream, c10::DeviceIndex device) {
   raise_late_failure();
 }
 
+thread_local bool WaitsForWantOfEvents::is_on = false;
+
 void finish_stream(opsmith_stream stream, c10::DeviceIndex device) noexcept {
-  if (C10_UNLIKELY(detail::loaded_driver->stream_query(stream) == OPSMITH_NOT_READY &&
-                   !is_captured(stream))) {
+  if (C10_UNLIKELY(detail::loaded_driver->stream_query(stream) != OPSMITH_OK && !is_captured(stream))) {
     finish([stream] { return detail::loaded_driver->stream_synchronize(stream); }, device);
   }
 }

@@ -8,6 +8,8 @@
 #include <opsmith/device/device.h>
 #include <opsmith/device/launched_last.h>
 
+#include <utility>
+
 #include <c10/core/Device.h>
 #include <c10/macros/Macros.h>
 
@@ -39,6 +41,21 @@ void synchronize_stream(opsmith_stream stream, c10::DeviceIndex device);
 // The same before memory is released that the work may use. Nothing can be raised there: the next check()
 // raises a failure.
 void finish_stream(opsmith_stream stream, c10::DeviceIndex device) noexcept;
+
+// While one lives, a stream is waited for whose event this thread cannot record. PyTorch's Future calls
+// itself completed before it records its events: an error would reach nobody who waits for it already.
+class WaitsForWantOfEvents {
+ public:
+  WaitsForWantOfEvents() : previous_(std::exchange(is_on, true)) {}
+  ~WaitsForWantOfEvents() { is_on = previous_; }
+  WaitsForWantOfEvents(const WaitsForWantOfEvents&) = delete;
+  WaitsForWantOfEvents& operator=(const WaitsForWantOfEvents&) = delete;
+
+  static thread_local bool is_on;
+
+ private:
+  bool previous_;
+};
 
 // Synchronises every stream of `device` that opsmith has handed out.
 void synchronize_device(c10::DeviceIndex device);

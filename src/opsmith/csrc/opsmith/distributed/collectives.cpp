@@ -381,8 +381,11 @@ class DeviceCollectives final : public c10d::Backend {
   WorkPtr start(c10d::OpType type, const CollectiveCall& call, const Options& options, const Tensors& results,
                 Run run) {
     auto work = c10::make_intrusive<CollectiveWork>(type, rank_, results);
-    auto task = [this, work, call, run = std::move(run)]() mutable {
+    auto task = [this, work, call, run = std::move(run)](const std::exception_ptr& error) mutable {
       const auto run_it = [&] {
+        if (error != nullptr) {
+          std::rethrow_exception(error);
+        }
         RECORD_FUNCTION(name_ + ":" + call.name, std::vector<c10::IValue>());
         Collective collective(call, rank_, size_);
         try {

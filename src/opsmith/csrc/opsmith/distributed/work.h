@@ -17,6 +17,7 @@
 #include <vector>
 
 #include <opsmith/device/device.h>
+#include <opsmith/device/waiting.h>
 #include <opsmith/distributed/collective.h>
 #include <opsmith/distributed/completions.h>
 #include <opsmith/distributed/on_stream.h>
@@ -94,6 +95,7 @@ class CollectiveWork final : public c10d::Work {
 
   // The current stream is the one that the results are written on.
   void complete(const std::exception_ptr& error) {
+    const WaitsForWantOfEvents waits;
     try {
       error != nullptr ? future_->setErrorIfNeeded(error) : future_->markCompleted(results_);
     } catch (...) {
@@ -168,6 +170,7 @@ class PointToPointWork final : public c10d::Work {
 
  private:
   void complete() {
+    const WaitsForWantOfEvents waits;
     try {
       collective_->finish();
       future_->markCompleted(results_);

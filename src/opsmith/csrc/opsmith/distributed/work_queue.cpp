@@ -6,6 +6,7 @@
 #include <c10/util/Exception.h>
 
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include <opsmith/device/device.h>
@@ -25,11 +26,19 @@ void WorkQueue::queue(Task task) {
   auto queued = [device, called, task = std::move(task), state = at::ThreadLocalState()]() {
     const at::ThreadLocalStateGuard restored(state);
     const DeviceScope on_device(device);
-    const c10::Stream own(c10::Stream::UNSAFE, c10::Device(c10::kPrivateUse1, device), new_stream(device, 0));
-    const OnStream on_own(own);
-    called->synchronize();
-    task();
-    synchronize_stream(native_stream(own), device);
+    std::optional<OnStream> on_own;
+    std::exception_ptr error;
+    try {
+      on_own.emplace(
+          c10::Stream(c10::Stream::UNSAFE, c10::Device(c10::kPrivateUse1, device), new_stream(device, 0)));
+      called->synchronize();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    task(error);
+    if (on_own.has_value()) {
+      finish_stream(current_stream(device), device);
+    }
   };
   const std::lock_guard lock(mutex_);
   TORCH_CHECK(!is_finished_, "the process group was shut down");
@@ -47,13 +56,13 @@ void WorkQueue::run(const Task& task) {
     TORCH_CHECK(!is_finished_, "the process group was shut down");
     is_busy_ = true;
   }
-  task();
+  task(nullptr);
   const std::lock_guard lock(mutex_);
   is_busy_ = false;
   changed_.notify_all();
 }
 
-void WorkQueue::finish(const Task& interrupt) {
+void WorkQueue::finish(const std::function<void()>& interrupt) {
   {
     const std::lock_guard lock(mutex_);
     is_finished_ = true;
@@ -72,7 +81,7 @@ void WorkQueue::work() {
     if (tasks_.empty()) {
       return;
     }
-    const Task task = std::move(tasks_.front());
+    const std::function<void()> task = std::move(tasks_.front());
     tasks_.pop_front();
     is_busy_ = true;
     lock.unlock();

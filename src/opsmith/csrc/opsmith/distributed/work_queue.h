@@ -3,6 +3,7 @@
 
 #include <condition_variable>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <mutex>
 #include <thread>
@@ -11,7 +12,8 @@ namespace opsmith {
 
 class WorkQueue {
  public:
-  using Task = std::function<void()>;
+  // Is given what keeps it from running, if anything does, and lets it be known.
+  using Task = std::function<void(const std::exception_ptr& error)>;
 
   WorkQueue() = default;
   WorkQueue(const WorkQueue&) = delete;
@@ -25,14 +27,14 @@ class WorkQueue {
   void run(const Task& task);
 
   // Lets those that wait run after `interrupt`, and ends the thread. May be called again.
-  void finish(const Task& interrupt);
+  void finish(const std::function<void()>& interrupt);
 
  private:
   void work();
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Task> tasks_;
+  std::deque<std::function<void()>> tasks_;
   bool is_busy_ = false;
   bool is_finished_ = false;
   std::thread thread_;
