@@ -131,6 +131,15 @@ def test_the_tables_of_flag_gems_are_those_of_the_kept_results() -> None:
     assert causes[1:] == list(tool["CAUSES"])
 
 
+def test_the_summary_of_verdicts_is_that_of_the_kept_ones() -> None:
+    tool = runpy.run_path(str(ROOT / "tools" / "verdict_tables.py"))
+    text = tool["PAGE"].read_text(encoding="utf-8")
+    assert tool["with_summary"](text) == text
+    table = tool["all_verdicts"]()
+    assert table.count("\n| `") > 3000
+    assert "| `mul.out` | kernel, strict" in table
+
+
 def test_the_table_of_releases_is_that_of_the_kept_results() -> None:
     tool = runpy.run_path(str(ROOT / "tools" / "tested_releases.py"))
     text = tool["PAGE"].read_text(encoding="utf-8")

@@ -19,6 +19,7 @@ TOLD = {
     "copy": "could not copy",
     "event_create": "could not create an event",
     "event_record": "could not record an event",
+    "event_synchronize": "injected fault: event_synchronize",
     "fill": "could not fill memory",
     "pinned_allocate": "could not pin N bytes",
     "stream_host_function": "could not queue",

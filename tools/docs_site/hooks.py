@@ -2,7 +2,7 @@
 
 Links that lead out of docs/ go to GitHub. The words of tests/docs after a fence's language become its title,
 or nothing. ``<!-- header NAME -->`` becomes the reference of that header, ``<!-- figures -->`` the tables of
-all benchmarks. CHANGELOG.md is a page.
+all benchmarks, ``<!-- all verdicts -->`` that of all operators. CHANGELOG.md is a page.
 """
 
 from __future__ import annotations
@@ -30,6 +30,10 @@ _FENCE = re.compile(
     r"^(?P<fence>```\w+)(?: fragment)? ?(?:from=)?(?P<title>\"[^\"]*\")?$", re.MULTILINE
 )
 _ROLE = re.compile(r":(?:attr|class|func|meth|mod):<code>~?(?:[\w.]+\.)?(?P<name>\w+)</code>")
+_TABLES = {
+    "<!-- figures -->": ("performance_tables.py", "all_tables"),
+    "<!-- all verdicts -->": ("verdict_tables.py", "all_verdicts"),
+}
 _HEADER = re.compile(r"^<!-- header (?P<name>\S+) -->$", re.MULTILINE)
 
 
@@ -49,9 +53,10 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     markdown = _FENCE.sub(
         lambda at: at["fence"] + (f" title={at['title']}" if at["title"] else ""), markdown
     )
-    if "<!-- figures -->" in markdown:
-        tables = runpy.run_path(str(_ROOT / "tools" / "performance_tables.py"))["all_tables"]
-        markdown = markdown.replace("<!-- figures -->", tables())
+    for mark, (tool, table) in _TABLES.items():
+        if mark in markdown:
+            made = runpy.run_path(str(_ROOT / "tools" / tool))[table]()
+            markdown = markdown.replace(mark, made)
     include = _ROOT / "src" / "opsmith" / "csrc" / "include"
     return _HEADER.sub(lambda found: header_page(include / found["name"]), markdown)
 
