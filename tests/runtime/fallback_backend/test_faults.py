@@ -170,7 +170,7 @@ def test_a_failing_copy_changes_nothing_or_says_so(name: str) -> None:
     assert failures
 
 
-def test_a_cpu_kernel_that_raises_changes_nothing() -> None:
+def test_a_cpu_kernel_that_refuses_its_arguments_changes_nothing() -> None:
     tensor = torch.ones(3, 3, device=DEVICE)
     out = torch.zeros(2, device=DEVICE)
     indices = torch.zeros(1, dtype=torch.long, device=DEVICE)

@@ -280,6 +280,8 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::ji
     error.add_context(c10::str(full_name(op.operator_name()), " ran on the CPU because ", device_type_name(),
                                " has no kernel for it"));
     throw;
+  } catch (c10::OutOfMemoryError&) {
+    throw;  // the device's, for a result: nothing changes
   } catch (...) {
     call.commit_despite_error();
     throw;
