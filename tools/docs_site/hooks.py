@@ -41,7 +41,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Adds the changelog."""
     from mkdocs.structure.files import File
 
-    changelog = (_ROOT / "CHANGELOG.md").read_text(encoding="utf-8").replace("](docs/", "](")
+    changelog = (_ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    changelog = re.sub(r"\]\((?=[A-Z]+\.md)", "](../", changelog).replace("](docs/", "](")
     files.append(File.generated(config, "changelog.md", content=changelog))
     return files
 
