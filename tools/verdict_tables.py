@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -65,25 +65,33 @@ def keep(device: str, table: Mapping[str, Any]) -> None:
 def with_summary(page: str) -> str:
     """The text of the page with its summary written anew."""
     devices = json.loads(KEPT.read_text(encoding="utf-8"))["devices"]
-    rows = [
-        f"| {name} | {each['torch']} | {each['samples'] or 'all'} | "
-        + " | ".join(f"{each['totals'].get(verdict, 0):,}" for verdict in _VERDICTS)
-        + f" | {each['date']} |\n"
-        for name, each in devices.items()
-    ]
-    head = ("device", "torch", "samples of an entry", *_VERDICTS, "on")
-    return _SUMMARY.sub(lambda _: _row(*head) + "|---" * len(head) + "|\n" + "".join(rows), page)
+    table = _table(
+        ("device", "torch", "samples of an entry", *_VERDICTS, "on"),
+        (
+            (
+                name,
+                each["torch"],
+                str(each["samples"] or "all"),
+                *(f"{each['totals'].get(verdict, 0):,}" for verdict in _VERDICTS),
+                each["date"],
+            )
+            for name, each in devices.items()
+        ),
+    )
+    return _SUMMARY.sub(lambda _: table, page)
 
 
 def all_verdicts() -> str:
     """A table of all overloads: how each device runs it, and what fails of it."""
     kept = json.loads(KEPT.read_text(encoding="utf-8"))
     devices = list(kept["devices"])
-    rows = (
-        _row(f"`{name}`", *(", ".join(_said(of_device.get(device))) for device in devices))
-        for name, of_device in kept["operators"].items()
+    return _table(
+        ("operator", *devices),
+        (
+            (f"`{name}`", *(", ".join(_said(of_device.get(device))) for device in devices))
+            for name, of_device in kept["operators"].items()
+        ),
     )
-    return _row("operator", *devices) + "|---" * (len(devices) + 1) + "|\n" + "".join(rows)
 
 
 def _said(row: Mapping[str, Any] | None) -> Iterator[str]:
@@ -95,8 +103,9 @@ def _said(row: Mapping[str, Any] | None) -> Iterator[str]:
         yield f"{check} fails in {failing}"
 
 
-def _row(*cells: str) -> str:
-    return f"| {' | '.join(cells)} |\n"
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = (f"| {' | '.join(cells)} |\n" for cells in (head, *rows))
+    return next(lines) + "|---" * len(head) + "|\n" + "".join(lines)
 
 
 if __name__ == "__main__":
