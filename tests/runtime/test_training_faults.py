@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+import fork_server
 
 PROGRAM = Path(__file__).with_name("training_faults.py")
 
@@ -28,20 +30,14 @@ TOLD = {
 }
 
 
-def run(*words: str, **settings: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+def run(*words: str, **settings: str) -> Any:
+    done = fork_server.run(
         [sys.executable, str(PROGRAM), *words],
         env={**os.environ, "GLOO_SOCKET_IFNAME": "lo", **settings},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+        timeout=500,
     )
-
-
-def result(process: subprocess.Popen[str]) -> Any:
-    output, errors = process.communicate(timeout=500)
-    assert process.returncode == 0, errors
-    return json.loads(output.splitlines()[-1])
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def check(found: dict[str, Any], **met: int) -> None:
@@ -55,7 +51,7 @@ def check(found: dict[str, Any], **met: int) -> None:
 
 @pytest.mark.usefixtures("sim")
 def test_each_call_of_a_step_fails_in_turn() -> None:
-    found = result(run("eager"))
+    found = run("eager")
     check(found, copy=13, fill=12, stream_query=20, stream_host_function=1, event_record=1)
     assert found["copy"]["harmless"] == 0
 
@@ -65,7 +61,7 @@ def test_each_call_of_a_step_fails_in_turn() -> None:
 @pytest.mark.parametrize("window", ["on", "off"])
 @pytest.mark.parametrize("mode", ["eager", "compiled"])
 def test_each_call_of_a_step_fails_in_turn_without_a_cache(mode: str, window: str) -> None:
-    found = result(run(mode, OPSMITH_HOST_WINDOW=window, OPSMITH_ALLOC_CONF="backend:none"))
+    found = run(mode, OPSMITH_HOST_WINDOW=window, OPSMITH_ALLOC_CONF="backend:none")
     check(found, allocate=40, copy=13)
 
 
@@ -74,11 +70,10 @@ def test_each_call_of_a_step_fails_in_turn_without_a_cache(mode: str, window: st
 @pytest.mark.parametrize("window", ["on", "off"])
 def test_each_call_of_a_rank_fails_in_turn(window: str, tmp_path: Path) -> None:
     store = str(tmp_path / "store")
-    ranks = [
-        run("ranks", store, RANK=str(rank), OPSMITH_HOST_WINDOW=window, OMP_NUM_THREADS="1")
-        for rank in (0, 1)
-    ]
-    first, second = map(result, ranks)
+    settings = {"OPSMITH_HOST_WINDOW": window, "OMP_NUM_THREADS": "1"}
+    with ThreadPoolExecutor(2) as pool:
+        ranks = [pool.submit(run, "ranks", store, RANK=rank, **settings) for rank in "01"]
+        first, second = (rank.result() for rank in ranks)
     check(first, copy=19, fill=12, event_record=2)
     # Where the first never came to its collectives, the second was told.
     assert set(second["told"]) == {"DistBackendError"}

@@ -11,8 +11,6 @@ without faults, the same step from the same weights must give what it gave at fi
 
 from __future__ import annotations
 
-import ctypes
-import functools
 import itertools
 import json
 import os
@@ -20,8 +18,9 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -29,6 +28,10 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 import opsmith
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from sim_driver import SimDriver
 
 ENTRIES = (
     "allocate copy fill stream_query stream_synchronize stream_host_function event_create event_record "
@@ -71,7 +74,7 @@ class Training:
 
 
 def fail_in_turn(
-    driver: ctypes.CDLL, group: Callable[[str], AbstractContextManager[Training]], entry: str
+    driver: SimDriver, group: Callable[[str], AbstractContextManager[Training]], entry: str
 ) -> dict[str, Any]:
     """Repeats the step with one call more before the one that fails, until it makes no more of them.
 
@@ -81,16 +84,16 @@ def fail_in_turn(
     for before in range(10_000):
         fault = f"{entry}:{before}"
         with group(fault) as training:
-            driver.opsmith_sim_inject(b"slow", 100)  # so that there is something to wait for
-            driver.opsmith_sim_inject(fault.encode(), 1)
+            driver.inject("slow", 100)  # so that there is something to wait for
+            driver.inject(fault)
             error = None
             try:
                 result = training.step()
             except Exception as raised:
                 line = re.sub(r"\d+", "N", str(raised).splitlines()[0])
                 error = f"{type(raised).__name__}: {line}"
-            met = driver.opsmith_sim_injected_calls(fault.encode())
-            driver.opsmith_sim_clear_faults()
+            met = driver.calls_of(fault)
+            driver.clear_faults()
             torch.accelerator.synchronize()
         assert error is not None or result == training.expected, fault
         if met <= before:
@@ -101,12 +104,6 @@ def fail_in_turn(
         with group(f"{fault}, again") as training:
             assert training.step() == training.expected, fault
     raise AssertionError(f"a step makes more than 10,000 calls of {entry}")
-
-
-@contextmanager
-def alone(training: Training, name: str) -> Iterator[Training]:
-    """A step of one process."""
-    yield training
 
 
 @contextmanager
@@ -141,12 +138,12 @@ def follow(training: Training, store: dist.Store) -> Counter[str]:
 def main(mode: str, path: str = "") -> None:
     backend = opsmith.load("sim")
     torch.set_num_threads(1)
-    driver = ctypes.CDLL(str(backend.built.driver))
-    driver.opsmith_sim_injected_calls.restype = ctypes.c_long
+    driver = SimDriver(backend.built.driver)
     training = Training(mode)
     if mode != "ranks":
-        group = functools.partial(alone, training)
-        found = {entry: fail_in_turn(driver, group, entry) for entry in ENTRIES}
+        found = {
+            entry: fail_in_turn(driver, lambda _: nullcontext(training), entry) for entry in ENTRIES
+        }
     elif int(os.environ["RANK"]) == 1:
         found = {"told": follow(training, dist.FileStore(path, 2))}
     else:
