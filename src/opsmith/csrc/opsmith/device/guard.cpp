@@ -3,8 +3,6 @@
 //
 // Without events in the driver, an event is the stream on which it was recorded: waiting for it waits for all
 // of that stream, on the host, and elapsed time raises.
-#include <utility>
-
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include <opsmith/device/allocator.h>
@@ -15,6 +13,8 @@
 #include <opsmith/device/waiting.h>
 #include <opsmith/device/stream.h>
 #include <opsmith/torch_version.h>
+
+#include <utility>
 
 namespace opsmith {
 
