@@ -331,12 +331,12 @@ void HostViews::commit() {
 
 void HostViews::commit_despite_error() noexcept {
   has_raised_ = true;
-  for (const TensorEntry& entry : tensors_) {
-    if (byte_span(entry.host).second > entry.host.storage().nbytes()) {
-      return;  // it raised while it resized this one
-    }
-  }
   try {
+    for (const TensorEntry& entry : tensors_) {
+      if (byte_span(entry.host).second > entry.host.storage().nbytes()) {
+        return;  // it raised while it resized this one
+      }
+    }
     commit();
   } catch (const std::exception&) {  // the error of the host code is the one to tell
   }
