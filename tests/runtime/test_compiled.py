@@ -473,6 +473,29 @@ def test_convolutions_random_numbers_and_attention(tmp_path: Path) -> None:
     )
 
 
+def test_a_backward_pass_draws_again_what_it_recomputes(tmp_path: Path) -> None:
+    run(
+        """
+        from torch.utils.checkpoint import checkpoint
+
+        def noisy(x):
+            return (x * torch.normal(0.0, 1.0, x.shape, device=x.device)).sin()
+
+        def recomputed(x):
+            return checkpoint(noisy, x, use_reentrant=False).sum()
+
+        for backend in ("aot_eager", "inductor"):
+            torch.manual_seed(1)
+            x = torch.ones(8, 16, device="sim:1", requires_grad=True)
+            torch.compile(recomputed, backend=backend, dynamic=backend == "inductor")(x).backward()
+            noise = torch.normal(0.0, 1.0, x.shape, generator=torch.Generator("sim:1").manual_seed(1),
+                                 device="sim:1")
+            torch.testing.assert_close(x.grad, noise * noise.cos())
+        """,
+        tmp_path,
+    )
+
+
 def test_without_a_host_window_the_kernels_are_called(tmp_path: Path) -> None:
     lines = run(
         """

@@ -43,6 +43,7 @@ _HOOKS = (
         "device_interface",
         "trace_device_contexts",
     ),
+    _Hook(Feature.RECOMPUTED_RANDOM, "run_and_save_rng_state", "recomputed_random", "draw_again"),
     _Hook(Feature.INDUCTOR, "register_backend_for_device", "inductor", "register_code_generation"),
     _Hook(Feature.KEPT_OPERATORS, "inductor_decompositions", "inductor", "keep_operators"),
     _Hook(Feature.CPP_KERNELS, "use_scatter_fallback", "window_cpp", "scatter_as_on_cpu"),

@@ -114,16 +114,22 @@ if TYPE_CHECKING:
     from torch._inductor.virtualized import V
     from torch._library._out_variant import to_out_variant
     from torch._ops import OpOverload
+    from torch._prims.rng_prims import run_and_save_rng_state, run_with_rng_state
     from torch._prims_common import (
         is_non_overlapping_and_dense_or_false,
         suggest_memory_format,
     )
     from torch._subclasses import fake_impls
-    from torch._subclasses.fake_tensor import FakeTensor, in_kernel_invocation_manager
+    from torch._subclasses.fake_tensor import (
+        FakeTensor,
+        FakeTensorMode,
+        in_kernel_invocation_manager,
+    )
     from torch._utils import _get_available_device_type, _get_restore_location, _handle_complex
     from torch.accelerator import Graph, get_device_capability
     from torch.ao.quantization.fx._decomposed import quantized_decomposed_lib
     from torch.distributed.distributed_c10d import _create_process_group_wrapper
+    from torch.fx.experimental.proxy_tensor import ProxyTorchDispatchMode, track_tensor_tree
     from torch.fx.experimental.symbolic_shapes import has_guarding_hint
     from torch.fx.graph import _parse_stack_trace
     from torch.nn.attention.flex_attention import _validate_device as validate_flex_attention

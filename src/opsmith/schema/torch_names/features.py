@@ -50,6 +50,9 @@ class Feature(Enum):
     OPERATOR_CALLS = "compiled graphs and programs for ExecuTorch are not made"
     PYTHON_OPERATORS = "operators from Python are not differentiated"
     PYTREE = "compiled graphs, conformance tests and programs for ExecuTorch are not made"
+    RECOMPUTED_RANDOM = (
+        "compiled graphs refuse random operators that activation checkpointing runs again"
+    )
     RESTORED_PLACES = (
         "torchao's tensors that are loaded to the device without an index do not meet others"
     )

@@ -179,6 +179,11 @@ _NAMES: Mapping[Feature | None, Mapping[str, str]] = {
         "torch.utils._pytree": "TreeSpec arg_tree_leaves tree_flatten tree_iter tree_leaves tree_map "
         "tree_map_only tree_unflatten",
     },
+    Feature.RECOMPUTED_RANDOM: {
+        "torch._prims.rng_prims": "run_and_save_rng_state run_with_rng_state",
+        "torch._subclasses.fake_tensor": "FakeTensorMode",
+        "torch.fx.experimental.proxy_tensor": "ProxyTorchDispatchMode track_tensor_tree",
+    },
     Feature.RESTORED_PLACES: {"torch._utils": "_get_restore_location"},
     Feature.SHARING: {"torch._C": "_set_conj _set_neg"},
     Feature.SYMMETRIC_MEMORY: {"torch._C._distributed_c10d": "_SymmetricMemory"},

@@ -1,0 +1,75 @@
+"""Random operators that a compiled backward pass runs again, on the device.
+
+For what activation checkpointing recomputes, AOTAutograd has the forward pass save the generator's state and
+the backward pass restore it.  The higher-order operators that do so, ``run_and_save_rng_state`` and
+``run_with_rng_state``, know the devices that PyTorch was built with by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from opsmith.schema.torch_names import DispatchKey, tree_leaves, tree_map
+
+
+def draw_again(device: str) -> None:
+    """Has both operators save and restore the states of generators of ``device``."""
+    from opsmith.schema.torch_names import (
+        FakeTensorMode,
+        ProxyTorchDispatchMode,
+        run_and_save_rng_state,
+        run_with_rng_state,
+        track_tensor_tree,
+    )
+
+    generators = getattr(torch, device)
+
+    def device_of(call: Any) -> torch.device | None:
+        """The first of this type in ``call``; saved states are on the CPU."""
+        devices = (getattr(each, "device", each) for each in tree_leaves(call))
+        ours = (each for each in devices if isinstance(each, torch.device) and each.type == device)
+        return next(ours, None)
+
+    def for_device(table: dict[Any, Any], key: Any, ours: Callable[..., Any]) -> None:
+        """Puts ``ours`` in the place of the function in ``table``, which goes on to serve other devices."""
+        of_others = table[key]
+
+        def chosen(*call: Any, **options: Any) -> Any:
+            return (ours if device_of((call, options)) else of_others)(*call, **options)
+
+        table[key] = chosen
+
+    def saving(operator: Any, *arguments: Any, **options: Any) -> Any:
+        state = generators.get_rng_state(device_of((arguments, options)))
+        return state, operator(*arguments, **options)
+
+    def restoring(state: torch.Tensor, operator: Any, *arguments: Any, **options: Any) -> Any:
+        of_call = device_of((arguments, options))
+        current = generators.get_rng_state(of_call)
+        generators.set_rng_state(state, of_call)
+        try:
+            return operator(*arguments, **options)
+        finally:
+            generators.set_rng_state(current, of_call)
+
+    def saving_fake(mode: Any, operator: Any, *arguments: Any, **options: Any) -> Any:
+        state = mode.from_tensor(generators.get_rng_state(), static_shapes=True)
+        with mode:
+            return state, operator(*arguments, **options)
+
+    def saving_traced(mode: Any, *call: Any, **options: Any) -> Any:
+        results = run_and_save_rng_state(*call, **options)
+        traced = tree_map(mode.tracer.unwrap_proxy, (call, options))
+        proxy = mode.tracer.create_proxy("call_function", run_and_save_rng_state, *traced)
+        return track_tensor_tree(results, proxy, constant=None, tracer=mode.tracer)
+
+    for operator, kernel in ((run_and_save_rng_state, saving), (run_with_rng_state, restoring)):
+        for_device(operator.py_kernels, DispatchKey.BackendSelect, kernel)
+        operator.py_kernels[DispatchKey.PrivateUse1] = kernel
+        operator._dispatch_cache.clear()
+    traced = run_and_save_rng_state.python_key_table
+    for_device(traced, FakeTensorMode, saving_fake)
+    for_device(traced, ProxyTorchDispatchMode, saving_traced)
