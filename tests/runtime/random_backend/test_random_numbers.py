@@ -446,6 +446,9 @@ def test_dropout() -> None:
         assert dropped.tolist() == pytest.approx(expected, nan_ok=True)
         assert mask.tolist() == [p == 0] * 3
     assert torch.native_dropout(data, 0.5, False)[1].all()
+    lazy_clone = torch._lazy_clone(data)
+    torch.native_dropout(lazy_clone, 0.5, True)
+    assert torch._C._is_cow_tensor(lazy_clone)
 
 
 # ---- what PyTorch refuses ----

@@ -8,6 +8,8 @@
 
 #include <opsmith/loaded_driver.h>
 
+#include <type_traits>
+
 #include <ATen/core/TensorBase.h>
 #include <c10/core/Device.h>
 
@@ -30,10 +32,17 @@ inline void* host_pointer(const void* pointer) {
   return window != nullptr ? window : const_cast<void*>(pointer);
 }
 
-// The elements of `tensor` as host code may read and write them, at its storage offset.
+// The elements of `tensor` as host code may read and write them, at its storage offset. Where T is const it
+// only reads, which leaves memory that is copied on write shared.
 template <class T>
 T* host_data(const at::TensorBase& tensor) {
-  return static_cast<T*>(host_pointer(tensor.data_ptr()));
+  const void* data = nullptr;
+  if constexpr (std::is_const_v<T>) {
+    data = tensor.const_data_ptr();
+  } else {
+    data = tensor.mutable_data_ptr();
+  }
+  return static_cast<T*>(host_pointer(data));
 }
 
 }  // namespace opsmith
