@@ -441,3 +441,8 @@ def test_batch_norm_of_given_statistics_writes_to_an_out() -> None:
 def test_a_form_of_gelu_that_there_is_not(dtype: torch.dtype) -> None:
     with pytest.raises(RuntimeError, match="approximate argument must be either none or tanh"):
         torch.nn.functional.gelu(torch.zeros(2, dtype=dtype, device="sim"), approximate="erf")
+
+
+def test_the_conjugate_of_a_conjugated_tensor() -> None:
+    values = torch.tensor([1 + 2j, 3 - 4j])
+    assert torch.conj_physical(values.to("sim").conj()).tolist() == values.tolist()

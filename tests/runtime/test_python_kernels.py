@@ -332,6 +332,17 @@ def test_an_operator_whose_result_nothing_foretells(sim: LoadedBackend) -> None:
         assert x[torch.tensor([3, 1], device="sim")].tolist() == [3, 1]
 
 
+def test_no_operand_is_conjugated_or_a_zero_tensor(sim: LoadedBackend) -> None:
+    def dot(self: Tensor, tensor: Tensor) -> Tensor:
+        assert not any(each.is_conj() or each._is_zerotensor() for each in (self, tensor))
+        return (self * tensor).sum()
+
+    with sim.kernel("dot")(dot):
+        values = torch.complex(X[0], Y[0])
+        compare(lambda x: torch.dot(x.conj(), x), values)
+        compare(lambda x: torch.dot(x, torch._efficientzerotensor(x.shape, device=x.device)), X[0])
+
+
 def test_partial_overlap_is_refused(sim: LoadedBackend) -> None:
     base = torch.zeros(5, device="sim")
     with (

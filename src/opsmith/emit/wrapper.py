@@ -171,6 +171,7 @@ class _Writer:
             self.kernel.fails_over
             or self.behind
             or self.kernel.device_guard
+            or self.call.resolves_operands
             or self.kernel.dtypes
             or self.kernel.execution in (Execution.HOST, Execution.COPIES)
         )
@@ -181,6 +182,12 @@ class _Writer:
         tensors = [p.name for p in self.signature.parameters() if p.tensor]
         factory = self.signature.factory
         lines = []
+        if self.call.resolves_operands:
+            self.headers.add("opsmith/generated/lazy_operands.h")
+            lines += self._hand_over_if(
+                f"opsmith::has_lazy_operands({', '.join(tensors)})",
+                "opsmith::with_resolved_operands",
+            )
         if tensors or factory:
             runs = runs_of(self.call)
             kind = "FactoryCall" if factory else "Call"

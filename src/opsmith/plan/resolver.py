@@ -43,6 +43,7 @@ from opsmith.plan.derivation import (
     shape_is_dynamic,
 )
 from opsmith.plan.interception import Interceptions, draws_from_generator
+from opsmith.plan.lazy_operands import resolves_operands
 from opsmith.plan.lean import LeanKernels
 from opsmith.plan.meta import Metas
 from opsmith.plan.model import (
@@ -606,6 +607,7 @@ class _Resolver:
             casts_on_cpu=self._casts_on_cpu(operator, kernel, shape),
             overlaps_on_cpu=derived is not None and self._overlaps_on_cpu(operator),
             gaps_on_cpu=operator.name in _COPIES_GAPS and self._falls_back_to_cpu(operator.name),
+            resolves_operands=resolves_operands(operator.name, kernel),
             updates=unmarked_writes(kernel.operator),
             meta=meta,
             next=behind,

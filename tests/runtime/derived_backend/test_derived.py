@@ -6,6 +6,7 @@ The routes of the operators are checked as well, so that no case passes by anoth
 from __future__ import annotations
 
 import ctypes
+import itertools
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -67,6 +68,35 @@ def test_every_derivation_is_covered() -> None:
 
 def floats(*shape: int) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+PRODUCTS: dict[str, tuple[Callable[..., Tensor], tuple[int, ...], int]] = {
+    "mm": (torch.mm, (3, 3), 2),
+    "mm.out": (lambda out, a, b: torch.mm(a, b, out=out), (3, 3), 3),
+    "mm.out, resized": (lambda a, b: torch.mm(a, b, out=a.new_empty(0).conj()), (3, 3), 2),
+    "addmm": (torch.addmm, (3, 3), 3),
+    "addmm_": (Tensor.addmm_, (3, 3), 3),
+    "addmm.out": (lambda out, a, b, c: torch.addmm(a, b, c, out=out), (3, 3), 4),
+    "baddbmm": (torch.baddbmm, (2, 3, 3), 3),
+    "baddbmm_": (Tensor.baddbmm_, (2, 3, 3), 3),
+    "baddbmm.out": (lambda out, a, b, c: torch.baddbmm(a, b, c, out=out), (2, 3, 3), 4),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_kernels_of_products_get_no_conjugated_operand(name: str) -> None:
+    # PyTorch leaves the conj bit to these, and the backend's kernels read memory.
+    call, shape, operands = PRODUCTS[name]
+    values = [torch.complex(floats(*shape), floats(*shape) + n) for n in range(operands)]
+    for conjugated in itertools.product((False, True), repeat=operands):
+        ours, theirs = (
+            [
+                value.to(device, copy=True).conj() if bit else value.to(device, copy=True)
+                for value, bit in zip(values, conjugated, strict=True)
+            ]
+            for device in (DEVICE, "cpu")
+        )
+        agree((call(*ours), *ours), (call(*theirs), *theirs))
 
 
 OPERANDS = {

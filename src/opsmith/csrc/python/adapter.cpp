@@ -57,7 +57,8 @@ std::unique_ptr<VariantRegistration> register_variant(
     const std::string& name, const std::string& kernel_operator, const std::optional<std::string>& shaped_by,
     bool like_self, bool own_kernel, bool writes_back, const std::string& alike_result, bool promotes,
     const std::string& operands, const Dtypes& dtypes, bool has_next, const std::string& other_dtypes,
-    bool fails_over, bool on_host_views, bool on_copies, std::shared_ptr<PythonKernel> kernel) {
+    bool fails_over, bool resolves_operands, bool on_host_views, bool on_copies,
+    std::shared_ptr<PythonKernel> kernel) {
   Variant variant{.name = operator_name(name), .kernel = operator_name(kernel_operator), .shaped_by = {}};
   if (shaped_by.has_value()) {
     variant.shaped_by = operator_name(*shaped_by);
@@ -83,6 +84,7 @@ std::unique_ptr<VariantRegistration> register_variant(
   }
   variant.has_next = has_next;
   variant.fails_over = fails_over;
+  variant.resolves_operands = resolves_operands;
   variant.on_host_views = on_host_views;
   variant.on_copies = on_copies;
   return std::make_unique<VariantRegistration>(std::move(variant), std::move(kernel));
@@ -103,8 +105,8 @@ PYBIND11_MODULE(opsmith_adapter, m) {
       .def(py::init(&register_variant), py::kw_only(), py::arg("name"), py::arg("kernel_operator"),
            py::arg("shaped_by"), py::arg("like_self"), py::arg("own_kernel"), py::arg("writes_back"),
            py::arg("alike_result"), py::arg("promotes"), py::arg("operands"), py::arg("dtypes"),
-           py::arg("has_next"), py::arg("other_dtypes"), py::arg("fails_over"), py::arg("on_host_views"),
-           py::arg("on_copies"), py::arg("kernel"));
+           py::arg("has_next"), py::arg("other_dtypes"), py::arg("fails_over"), py::arg("resolves_operands"),
+           py::arg("on_host_views"), py::arg("on_copies"), py::arg("kernel"));
   m.def("set_reason", &set_reason, py::arg("operator"), py::arg("reason"));
 }
 

@@ -317,6 +317,7 @@ def _registration(
         has_next=entry.next is not None,
         other_dtypes=call.other_dtypes.value if call.other_dtypes else "",
         fails_over=described.fails_over,
+        resolves_operands=call.resolves_operands,
         on_host_views=entry.takes_host_views,
         on_copies=entry.place is Place.COPIES,
         kernel=adapter.PythonKernel(

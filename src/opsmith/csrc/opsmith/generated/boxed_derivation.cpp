@@ -10,6 +10,7 @@
 #include <opsmith/fallback/policy_reasons.h>
 #include <opsmith/fallback/refusal.h>
 #include <opsmith/generated/host_kernel.h>
+#include <opsmith/generated/lazy_operands.h>
 #include <opsmith/generated/structured.h>
 #include <opsmith/device/device_work.h>
 #include <opsmith/fallback/written_argument.h>
@@ -48,6 +49,14 @@ void each_tensor_of(const c10::IValue& value, const Visit& visit) {
       }
     }
   }
+}
+
+bool has_lazy(Values values) {
+  bool any = false;
+  for (const c10::IValue& value : values) {
+    each_tensor_of(value, [&any](const at::Tensor& tensor) { any = any || is_lazy(tensor); });
+  }
+  return any;
 }
 
 // Whether `tensor` is like `first` as it is: numbers of Python's are cast.
@@ -299,6 +308,10 @@ class BoxedDerivation final : public UnboxedServer {
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
     const Values given = torch::jit::last(*stack, schema_.arguments().size());
+    if (variant_.resolves_operands && has_lazy(given)) {
+      with_resolved_operands(op, keys, stack);
+      return;
+    }
     const Serving serving(schema_.name().c_str(), schema_.overload_name().c_str());
     const DeviceScope scope(device_of(given));
     Stack results;
@@ -327,8 +340,13 @@ class BoxedDerivation final : public UnboxedServer {
     const Serving serving(schema_.name().c_str(), schema_.overload_name().c_str());
     const size_t inputs = count - outputs_;
     const at::Tensor* first = arguments[0].tensor;
-    if (C10_UNLIKELY(first->device() != c10::Device(c10::kPrivateUse1, current_device()) ||
-                     (computed_dtypes_ != 0 && !has(computed_dtypes_, first->scalar_type())))) {
+    const auto is_given_lazy = [](const UnboxedArgument& argument) {
+      return argument.tensor != nullptr && argument.tensor->defined() && is_lazy(*argument.tensor);
+    };
+    if (C10_UNLIKELY(
+            first->device() != c10::Device(c10::kPrivateUse1, current_device()) ||
+            (variant_.resolves_operands && std::any_of(arguments, arguments + count, is_given_lazy)) ||
+            (computed_dtypes_ != 0 && !has(computed_dtypes_, first->scalar_type())))) {
       return false;
     }
     for (const auto& [index, mask] : argument_dtypes_) {

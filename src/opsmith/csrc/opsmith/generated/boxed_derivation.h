@@ -52,8 +52,9 @@ struct Variant {
   c10::KernelFunction::BoxedKernelFunction_withDispatchKeys* other_dtypes = nullptr;
   // So do calls that it refuses, with Unsupported; without a next one to fallback().
   bool fails_over = false;
-  bool on_host_views = false;  // the kernel takes CPU Tensors alone, which stand for the device's
-  bool on_copies = false;      // the host computes on copies, whoever makes them, and is counted so
+  bool resolves_operands = false;  // it is given no conjugated Tensors and no zero tensors
+  bool on_host_views = false;      // the kernel takes CPU Tensors alone, which stand for the device's
+  bool on_copies = false;          // the host computes on copies, whoever makes them, and is counted so
 };
 
 // A registration with the dispatcher, which ends with the object; what it covered then serves again.

@@ -1,0 +1,30 @@
+// Conjugated Tensors and zero tensors, which PyTorch passes as they are to the kernels of a few operators.
+#pragma once
+
+#include <opsmith/generated/each_tensor.h>
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+
+namespace opsmith {
+
+// Whether `tensor` stands for other elements than its memory has: their conjugates, or zeros without memory.
+inline bool is_lazy(const at::TensorBase& tensor) {
+  return C10_UNLIKELY(tensor.key_set().has_any(
+      c10::DispatchKeySet({c10::DispatchKey::Conjugate, c10::DispatchKey::ZeroTensor})));
+}
+
+template <class... Arguments>
+bool has_lazy_operands(const Arguments&... arguments) {
+  bool any = false;
+  const auto look = [&any](const at::TensorBase& tensor) { any = any || is_lazy(tensor); };
+  (each_tensor(arguments, look), ...);
+  return any;
+}
+
+// Calls the operator's kernel for this device again with ordinary Tensors in their place. What it writes to a
+// conjugated one is copied there. A boxed kernel, as fallback() is.
+void with_resolved_operands(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                            torch::jit::Stack* stack);
+
+}  // namespace opsmith
