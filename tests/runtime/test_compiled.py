@@ -491,6 +491,16 @@ def test_a_backward_pass_draws_again_what_it_recomputes(tmp_path: Path) -> None:
             noise = torch.normal(0.0, 1.0, x.shape, generator=torch.Generator("sim:1").manual_seed(1),
                                  device="sim:1")
             torch.testing.assert_close(x.grad, noise * noise.cos())
+
+        from torch._prims.rng_prims import run_and_save_rng_state, run_with_rng_state
+        from torch.fx.experimental.proxy_tensor import make_fx
+
+        def twice(n):
+            state, drawn = run_and_save_rng_state(torch.ops.aten.rand.default, [n], device="sim:1")
+            return drawn, run_with_rng_state(state, torch.ops.aten.rand.default, [n], device="sim:1")
+
+        first, second = make_fx(lambda x: twice(len(x)), tracing_mode="fake")(torch.ones(5))(torch.ones(5))
+        assert torch.equal(first, second) and not torch.equal(first, twice(5)[0])
         """,
         tmp_path,
     )

@@ -7,7 +7,7 @@ the backward pass restore it.  The higher-order operators that do so, ``run_and_
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -27,27 +27,33 @@ def draw_again(device: str) -> None:
 
     generators = getattr(torch, device)
 
-    def device_of(call: Any) -> torch.device | None:
-        """The first of this type in ``call``; saved states are on the CPU."""
-        devices = (getattr(each, "device", each) for each in tree_leaves(call))
-        ours = (each for each in devices if isinstance(each, torch.device) and each.type == device)
-        return next(ours, None)
+    def device_of(call: Any, options: Mapping[str, Any]) -> torch.device | None:
+        """The device that the call names, or has a Tensor on; None where it is of another type."""
+        if named := options.get("device"):
+            devices = [torch.device(named)]
+        else:  # a saved state is on the CPU
+            devices = [
+                each.device
+                for each in tree_leaves((call, options))
+                if isinstance(each, torch.Tensor)
+            ]
+        return next((each for each in devices if each.type == device), None)
 
     def for_device(table: dict[Any, Any], key: Any, ours: Callable[..., Any]) -> None:
         """Puts ``ours`` in the place of the function in ``table``, which goes on to serve other devices."""
         of_others = table[key]
 
         def chosen(*call: Any, **options: Any) -> Any:
-            return (ours if device_of((call, options)) else of_others)(*call, **options)
+            return (ours if device_of(call, options) else of_others)(*call, **options)
 
         table[key] = chosen
 
     def saving(operator: Any, *arguments: Any, **options: Any) -> Any:
-        state = generators.get_rng_state(device_of((arguments, options)))
+        state = generators.get_rng_state(device_of(arguments, options))
         return state, operator(*arguments, **options)
 
     def restoring(state: torch.Tensor, operator: Any, *arguments: Any, **options: Any) -> Any:
-        of_call = device_of((arguments, options))
+        of_call = device_of(arguments, options)
         current = generators.get_rng_state(of_call)
         generators.set_rng_state(state, of_call)
         try:
