@@ -15,7 +15,7 @@ namespace {
 // Columns of a task: a few channels, so that they are whole panels.
 constexpr int64_t kChannels = kPanel;
 constexpr int64_t kMostColumns = 512;
-constexpr int64_t kMostPixels = 256;
+constexpr int64_t kMostPixels = 256, kFewerOfOnePlace = 12;
 
 class Columns {
  public:
@@ -29,9 +29,10 @@ class Columns {
         channels_(kChannels * std::max<int64_t>(1, kMostColumns / kChannels / kernel_size_)),
         parts_(ceil_divided(large_channels_, channels_)) {}
 
-  // Whole panels of the weight are read.
+  // Whole panels of the weight are read. The weight of one place is laid in another order in less time.
   bool pays() const {
-    return large_channels_ * kernel_size_ % kPanel == 0 && pixels_ <= std::min(kMostPixels, small_channels_);
+    const int64_t most = kernel_size_ == 1 ? small_channels_ / kFewerOfOnePlace : small_channels_;
+    return large_channels_ * kernel_size_ % kPanel == 0 && pixels_ <= std::min(kMostPixels, most);
   }
 
   bool run(KernelRuntimeContext& context) const {

@@ -300,7 +300,24 @@ bool pack_weight(const MapProduct<T>& p, const WindowDim (&dims)[kSpatial], int6
       from[row - begin] = p.weight(row / rows) + row % rows * p.row_stride();
       to[row - begin] = packed + row * units * kUnit;
     }
-    for (int64_t c = 0; c < channels; ++c) {
+    int64_t c = 0;
+    // One place: a square at a time, so that a row's line is written at once.
+    if (kernel_size == 1 && end - begin == kTogether && from[kTogether - 1] == from[0] + kTogether - 1) {
+      for (; c + kTogether <= channels; c += kTogether) {
+        T square[kTogether][kTogether];
+        for (int64_t k = 0; k < kTogether; ++k) {
+          const T* const line = from[0] + (c + k) * p.channel_stride() + places[0];
+          __builtin_prefetch(line + kTogether * p.channel_stride());
+          std::copy_n(line, kTogether, square[k]);
+        }
+        for (int64_t i = 0; i < kTogether; ++i) {
+          for (int64_t k = 0; k < kTogether; ++k) {
+            to[i][c + k] = square[k][i];
+          }
+        }
+      }
+    }
+    for (; c < channels; ++c) {
       const int64_t first = c / kUnit * kernel_size * kUnit + c % kUnit, source = c * p.channel_stride();
       for (int64_t i = 0; i < end - begin; ++i) {
         // The processor does not foresee the step to the next channel.
