@@ -24,6 +24,9 @@ constexpr int64_t kFewestChannels = 16;
 constexpr int64_t kStripUnits = 163840;
 constexpr int64_t kFewestTiles = 64;
 constexpr int64_t kMostTiles = 128;
+// Transformed weights that a strip finds in the second-level cache, and those that it does not at all.
+constexpr double kWeightsInCache = 2 << 20;
+constexpr double kMostWeights = 8 << 20;
 // With fewer strips the threads share each.
 constexpr int64_t kFewStrips = 8;
 // Behind the rows of a source, which are read as whole vectors.
@@ -46,18 +49,20 @@ class Winograd {
   explicit Winograd(const WinogradProduct& product) : p_(product) {}
 
   // In products of a vector for each pair of channels: those of the points, and what the transforms cost
-  // beside them; against those of the places, with what it costs to gather them.
+  // beside them, as measured; against those of the places, with what it costs to gather them.
   bool pays() const {
-    if (channels_ < kFewestChannels || rows_ < kFewestChannels) {
+    const double pairs = static_cast<double>(channels_ * rows_);
+    const double weights = pairs * kPoints * sizeof(float);
+    if (channels_ < kFewestChannels || rows_ < kFewestChannels || weights > kMostWeights) {
       return false;
     }
     // Transforms go by vectors along a row.
     const double tiles = static_cast<double>(tile_rows_ * rounded_up(tiles_of_row_, kPanel));
     const double filled = static_cast<double>(strips() * rounded_up(rows_of_strip_ * tiles_of_row_, kPanel));
-    const double pairs = static_cast<double>(channels_ * rows_);
     const double pixels = static_cast<double>(p_.result.batch * p_.result.size[1] * p_.result.size[2]);
-    const double transforms = 40 + 6 * tiles * static_cast<double>(channels_ + rows_) / pairs;
-    return filled + transforms < 9.0 / 16.0 * pixels;
+    const double of_weights = weights <= kWeightsInCache ? 30 : 80;
+    const double of_tiles = 2 * tiles * static_cast<double>(channels_ + rows_) / pairs;
+    return filled + of_weights + of_tiles < 0.4 * pixels;
   }
 
   WinogradEnd run(KernelRuntimeContext& context) {
