@@ -51,7 +51,8 @@ def _replace_check(device: str) -> None:
             raise AssertionError(
                 f"{name} has no kernel for autograd, and a result of its kernel for {device} requires a "
                 "gradient: that kernel is incorrectly registered or calls operators that record, so the "
-                "gradient may be wrong. Register its formula with torch.library.register_autograd, or let the operator be composite."
+                "gradient may be wrong. Register its formula with torch.library.register_autograd, or let "
+                "the operator be composite."
             )
 
     replace("autograd_registration_check", autograd_registration_check)
