@@ -1,4 +1,4 @@
-"""The operators that get conjugated operands and zero tensors, compared with PyTorch's dispatcher."""
+"""The operators that get conjugated, negated and zero tensors, compared with PyTorch's dispatcher."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import pytest
 import torch
 
-from opsmith.plan.lazy_operands import CONJUGATED, ZERO_TENSORS
+from opsmith.plan.lazy_operands import CONJUGATED, NEGATED, ZERO_TENSORS
 
 # What makes, views, copies or describes Tensors, of which opsmith's own heed the bits.
 _ON_TENSORS = re.compile(
@@ -20,7 +20,8 @@ _ON_TENSORS = re.compile(
 
 
 @pytest.mark.parametrize(
-    ("key", "names"), [("Conjugate", CONJUGATED), ("ZeroTensor", ZERO_TENSORS)]
+    ("key", "names"),
+    [("Conjugate", CONJUGATED), ("Negative", NEGATED), ("ZeroTensor", ZERO_TENSORS)],
 )
 def test_they_are_those_of_the_dispatcher(key: str, names: frozenset[str]) -> None:
     found = set()

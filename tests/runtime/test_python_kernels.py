@@ -332,7 +332,7 @@ def test_an_operator_whose_result_nothing_foretells(sim: LoadedBackend) -> None:
         assert x[torch.tensor([3, 1], device="sim")].tolist() == [3, 1]
 
 
-def test_no_operand_is_conjugated_or_a_zero_tensor(sim: LoadedBackend) -> None:
+def test_no_operand_is_conjugated_or_negated_or_a_zero_tensor(sim: LoadedBackend) -> None:
     def dot(self: Tensor, tensor: Tensor) -> Tensor:
         assert not any(each.is_conj() or each._is_zerotensor() for each in (self, tensor))
         return (self * tensor).sum()
@@ -341,6 +341,18 @@ def test_no_operand_is_conjugated_or_a_zero_tensor(sim: LoadedBackend) -> None:
         values = torch.complex(X[0], Y[0])
         compare(lambda x: torch.dot(x.conj(), x), values)
         compare(lambda x: torch.dot(x, torch._efficientzerotensor(x.shape, device=x.device)), X[0])
+
+    def solve(self: Tensor, B: Tensor, *, upper: bool, left: bool, unitriangular: bool) -> Tensor:
+        assert not (self.is_neg() or B.is_neg())
+        return torch.linalg.solve_triangular(self.cpu(), B.cpu(), upper=upper).to("sim")
+
+    with sim.kernel("linalg_solve_triangular")(solve):
+        triangle = torch.eye(3) + torch.ones(3, 3).triu()
+        compare(
+            lambda a, b: torch.linalg.solve_triangular(torch._neg_view(a), b, upper=True),
+            triangle,
+            X,
+        )
 
 
 def test_partial_overlap_is_refused(sim: LoadedBackend) -> None:

@@ -1,8 +1,9 @@
-"""Operators to whose kernels PyTorch passes conjugated operands and zero tensors as they are.
+"""Operators to whose kernels PyTorch passes conjugated, negated and zero tensors as they are.
 
 For all others the dispatcher makes ordinary Tensors of them first.  For these it has a fallthrough at the
-keys Conjugate and ZeroTensor (aten/src/ATen/ConjugateFallback.cpp, ZeroTensorFallback.cpp), because
-PyTorch's own kernels heed the conj bit and a Tensor without memory; others' need not.
+keys Conjugate, Negative and ZeroTensor (aten/src/ATen/ConjugateFallback.cpp, NegateFallback.cpp,
+ZeroTensorFallback.cpp), because PyTorch's own kernels heed the bits and a Tensor without memory; others'
+need not.
 tests/plan/test_lazy_operands.py compares the names with the dispatcher.  Called by the resolver.
 """
 
@@ -10,11 +11,18 @@ from __future__ import annotations
 
 from opsmith.description import Abi, Kernel
 
-CONJUGATED = frozenset(
+NEGATED = frozenset(
+    """
+    linalg_solve_triangular linalg_solve_triangular.out linalg_svd linalg_svd.U repeat_interleave.Tensor
+    repeat_interleave.self_Tensor repeat_interleave.self_int
+    """.split()
+)
+"""Those that get Tensors with the neg bit."""
+
+CONJUGATED = NEGATED.union(
     """
     _conj_physical conj_physical conj_physical_ addmm addmm.out addmm_ baddbmm baddbmm.out baddbmm_ bmm
-    bmm.out dot dot.out linalg_solve_triangular linalg_solve_triangular.out linalg_svd linalg_svd.U mm mm.out
-    repeat_interleave.Tensor repeat_interleave.self_Tensor repeat_interleave.self_int vdot vdot.out
+    bmm.out dot dot.out mm mm.out vdot vdot.out
     """.split()
 )
 """Those that get Tensors with the conj bit."""
@@ -33,4 +41,8 @@ def resolves_operands(name: str, kernel: Kernel) -> bool:
     dtypes = {dtype for _, names in kernel.dtypes for dtype in names}
     may_be_complex = not dtypes or any(dtype.startswith("Complex") for dtype in dtypes)
     is_lean = kernel.abi is Abi.EXECUTORCH
-    return (name in CONJUGATED and may_be_complex) or (name in ZERO_TENSORS and not is_lean)
+    return (
+        (name in CONJUGATED and may_be_complex)
+        or name in NEGATED
+        or (name in ZERO_TENSORS and not is_lean)
+    )

@@ -17,8 +17,8 @@ void with_resolved_operands(const c10::OperatorHandle& op, c10::DispatchKeySet, 
       continue;
     }
     const at::Tensor tensor = value.toTensor();
-    const at::Tensor resolved =
-        tensor._is_zerotensor() ? at::zeros(tensor.sizes(), tensor.options()) : tensor.resolve_conj();
+    const at::Tensor resolved = tensor._is_zerotensor() ? at::zeros(tensor.sizes(), tensor.options())
+                                                        : tensor.resolve_conj().resolve_neg();
     if (arguments[i].alias_info() != nullptr && arguments[i].alias_info()->isWrite()) {
       written.emplace_back(tensor, resolved);
     }

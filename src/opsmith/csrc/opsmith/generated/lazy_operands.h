@@ -1,4 +1,4 @@
-// Conjugated Tensors and zero tensors, which PyTorch passes as they are to the kernels of a few operators.
+// Conjugated, negated and zero tensors, which PyTorch passes as they are to the kernels of a few operators.
 #pragma once
 
 #include <opsmith/generated/each_tensor.h>
@@ -8,10 +8,11 @@
 
 namespace opsmith {
 
-// Whether `tensor` stands for other elements than its memory has: their conjugates, or zeros without memory.
+// Whether `tensor` stands for other elements than its memory has: their conjugates or negatives, or
+// zeros without memory.
 inline bool is_lazy(const at::TensorBase& tensor) {
-  return C10_UNLIKELY(tensor.key_set().has_any(
-      c10::DispatchKeySet({c10::DispatchKey::Conjugate, c10::DispatchKey::ZeroTensor})));
+  return C10_UNLIKELY(tensor.key_set().has_any(c10::DispatchKeySet(
+      {c10::DispatchKey::Conjugate, c10::DispatchKey::Negative, c10::DispatchKey::ZeroTensor})));
 }
 
 template <class... Arguments>
