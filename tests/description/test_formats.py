@@ -357,8 +357,8 @@ def test_static_members(tmp_path: Path, catalogue: Catalogue) -> None:
     # Overloads of one name: the registration says which.
     registered = " ".join(" ".join(files.values()).split())
     assert (
-        '"add.Scalar", (static_cast<at::Tensor (*)(const at::Tensor& self, const '
-        "at::Scalar& other, const at::Scalar& alpha)>( &::chip::ops::ChipNativeFunctions::add)));"
+        '"add.Tensor", (static_cast<at::Tensor (*)(const at::Tensor& self, const '
+        "at::Tensor& other, const at::Scalar& alpha)>( &::chip::ops::ChipNativeFunctions::add)));"
     ) in registered
 
 

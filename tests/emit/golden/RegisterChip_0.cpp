@@ -35,6 +35,7 @@
 #include <ATen/ops/topk_ops.h>
 #include <opsmith/generated/factory.h>
 #include <opsmith/generated/generator_argument.h>
+#include <opsmith/generated/lazy_operands.h>
 
 namespace chip {
 void add(at::TensorIteratorBase& iter, const at::Scalar& alpha);
@@ -235,6 +236,10 @@ at::Tensor& add__Tensor(at::Tensor& self, const at::Tensor& other, const at::Sca
 // (kernels.yaml:8:6) into it; shape and dtype from PyTorch's structured meta function
 at::Tensor addmm(const at::Tensor& self, const at::Tensor& mat1, const at::Tensor& mat2,
                  const at::Scalar& beta, const at::Scalar& alpha) {
+  if (C10_UNLIKELY(opsmith::has_lazy_operands(self, mat1, mat2))) {
+    return opsmith::call_boxed<at::_ops::addmm, &opsmith::with_resolved_operands>(self, mat1, mat2, beta,
+                                                                                  alpha);
+  }
   const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::addmm", self, mat1,
                                                                                     mat2);
   at::Tensor out;
@@ -253,6 +258,10 @@ at::Tensor addmm(const at::Tensor& self, const at::Tensor& mat1, const at::Tenso
 // kernel: `chip::addmm_out` (kernels.yaml:8:6)
 at::Tensor& addmm_out(const at::Tensor& self, const at::Tensor& mat1, const at::Tensor& mat2,
                       const at::Scalar& beta, const at::Scalar& alpha, at::Tensor& out) {
+  if (C10_UNLIKELY(opsmith::has_lazy_operands(self, mat1, mat2, out))) {
+    return opsmith::call_boxed<at::_ops::addmm_out, &opsmith::with_resolved_operands>(self, mat1, mat2, beta,
+                                                                                      alpha, out);
+  }
   const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::addmm.out", self,
                                                                                     mat1, mat2, out);
   return ::chip::addmm_out(self, mat1, mat2, beta, alpha, out);
@@ -264,6 +273,10 @@ at::Tensor& addmm_out(const at::Tensor& self, const at::Tensor& mat1, const at::
 // copies it back into self; shape and dtype from PyTorch's structured meta function
 at::Tensor& addmm_(at::Tensor& self, const at::Tensor& mat1, const at::Tensor& mat2, const at::Scalar& beta,
                    const at::Scalar& alpha) {
+  if (C10_UNLIKELY(opsmith::has_lazy_operands(self, mat1, mat2))) {
+    return opsmith::call_boxed<at::_ops::addmm_, &opsmith::with_resolved_operands>(self, mat1, mat2, beta,
+                                                                                   alpha);
+  }
   const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::addmm_", self,
                                                                                     mat1, mat2);
   if (C10_UNLIKELY(opsmith::shares_elements(self))) {
@@ -489,6 +502,9 @@ at::Tensor& maximum_out(const at::Tensor& self, const at::Tensor& other, at::Ten
 // structured: written around the structured kernel `chip::mm` (kernels.yaml:15:6); `chip::mm_meta` checks
 // and shapes it
 at::Tensor mm(const at::Tensor& self, const at::Tensor& mat2) {
+  if (C10_UNLIKELY(opsmith::has_lazy_operands(self, mat2))) {
+    return opsmith::call_boxed<at::_ops::mm, &opsmith::with_resolved_operands>(self, mat2);
+  }
   const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::mm", self, mat2);
   opsmith::Structured<at::meta::structured_mm, 1> op;
   ::chip::mm_meta(op, self, mat2);
@@ -501,6 +517,9 @@ at::Tensor mm(const at::Tensor& self, const at::Tensor& mat2) {
 // structured: written around the structured kernel `chip::mm` (kernels.yaml:15:6); `chip::mm_meta` checks
 // and shapes it
 at::Tensor& mm_out(const at::Tensor& self, const at::Tensor& mat2, at::Tensor& out) {
+  if (C10_UNLIKELY(opsmith::has_lazy_operands(self, mat2, out))) {
+    return opsmith::call_boxed<at::_ops::mm_out, &opsmith::with_resolved_operands>(self, mat2, out);
+  }
   const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::mm.out", self,
                                                                                     mat2, out);
   opsmith::Structured<at::meta::structured_mm, 1> op(opsmith::Given::kOut, out);
