@@ -342,7 +342,7 @@ def test_no_operand_is_conjugated_or_negated_or_a_zero_tensor(sim: LoadedBackend
         compare(lambda x: torch.dot(x.conj(), x), values)
         compare(lambda x: torch.dot(x, torch._efficientzerotensor(x.shape, device=x.device)), X[0])
 
-    def solve(self: Tensor, B: Tensor, *, upper: bool, left: bool, unitriangular: bool) -> Tensor:
+    def solve(self: Tensor, B: Tensor, *, upper: bool, left: bool, unitriangular: bool) -> Tensor:  # noqa: N803
         assert not (self.is_neg() or B.is_neg())
         return torch.linalg.solve_triangular(self.cpu(), B.cpu(), upper=upper).to("sim")
 
