@@ -91,7 +91,8 @@ Place place_of_call(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> va
     throw_mixed_devices(op, values, *device, *other);
   }
   if (C10_UNLIKELY(!device.has_value() && other.has_value() && other->is_cpu() &&
-                   std::any_of(values.begin(), values.end(), is_generator_of_device))) {
+                   std::any_of(values.begin(), values.end(), is_generator_of_device) &&
+                   !is_in_host_kernel())) {
     throw_generator_of_other_device();
   }
   const bool requests_this_type = requested.has_value() && requested->is_privateuseone();

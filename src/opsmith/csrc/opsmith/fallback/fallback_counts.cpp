@@ -218,6 +218,10 @@ constinit thread_local CountedHostKernel* innermost_kernel = nullptr;
 
 }  // namespace
 
+bool is_in_host_kernel() {
+  return innermost_kernel != nullptr;
+}
+
 CountedCall::CountedCall(FallbackCount* count)
     : count_(count),
       nested_ticks_before_(nested_ticks),

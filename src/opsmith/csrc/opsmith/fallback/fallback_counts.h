@@ -88,6 +88,10 @@ class CountedHostKernel : public CountedCall {
   profile::HostWork work_;
 };
 
+// Whether a kernel of this thread works on copies: Tensors of the CPU's stand for the device's, its
+// generators for themselves.
+bool is_in_host_kernel();
+
 // Counts a call that the process's policy denied.
 void count_denied(const c10::OperatorHandle& op);
 
