@@ -23,7 +23,7 @@ from opsmith.emit.text import (
     quoted,
     registrations,
 )
-from opsmith.emit.wrapper import ON_COPIES, wrapper
+from opsmith.emit.wrapper import wrapper
 from opsmith.plan import Autograd, AutogradRoute, Entry, Plan
 from opsmith.plan.autograd import gradient_entry
 from opsmith.schema import Operator
@@ -87,12 +87,12 @@ def autograd_shard(plan: Plan, entries: Sequence[Entry], signatures: Signatures)
         for _, autograd in differentiated
         if autograd.functional
     }
-    # The file itself declares the gradients' operators; kernels on copies need more.
+    # The file itself declares the gradients' operators.
     headers |= {
         header
         for gradient in gradients
         for header in gradient.wrapper.headers
-        if header == ON_COPIES
+        if header.startswith("opsmith/")
     }
     if gradients:
         headers.add("torch/library.h")

@@ -10,6 +10,7 @@
 #include <ATen/ops/matmul_ops.h>
 #include <ATen/ops/mul_ops.h>
 #include <ATen/ops/sigmoid_ops.h>
+#include <opsmith/generated/operator.h>
 #include <torch/library.h>
 
 namespace chip {
