@@ -246,8 +246,8 @@ class KernelCall:
     another dtype than the result's will do, and casts; the fallback runs such a call.  ``overlaps_on_cpu``:
     and whether an operand whose elements share memory may be written in place.  ``gaps_on_cpu``: the result
     has also what lies between the elements of self, which a kernel does not copy: the fallback does.
-    ``resolves_operands``: PyTorch passes conjugated operands and zero tensors on, of which ordinary Tensors
-    are made for the kernel.
+    ``resolves_operands``: PyTorch passes conjugated, negated and zero tensors on, of which ordinary
+    Tensors are made for the kernel.
     ``updates``: operands that the kernel changes although its schema says nothing of it.
     ``next``, where given, serves the calls that ``kernel`` does not take: another kernel, of this library or
     of a later one; ``other_dtypes`` is what comes after the last of them.

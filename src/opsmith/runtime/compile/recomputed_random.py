@@ -40,20 +40,21 @@ def draw_again(device: str) -> None:
         return next((each for each in devices if each.type == device), None)
 
     def for_device(table: dict[Any, Any], key: Any, ours: Callable[..., Any]) -> None:
-        """Puts ``ours`` in the place of the function in ``table``, which goes on to serve other devices."""
+        """Has ``ours`` serve the calls of ``device``, which it gets first, and the ``table`` all others."""
         of_others = table[key]
 
         def chosen(*call: Any, **options: Any) -> Any:
-            return (ours if device_of(call, options) else of_others)(*call, **options)
+            found = device_of(call, options)
+            return ours(found, *call, **options) if found else of_others(*call, **options)
 
         table[key] = chosen
 
-    def saving(operator: Any, *arguments: Any, **options: Any) -> Any:
-        state = generators.get_rng_state(device_of(arguments, options))
-        return state, operator(*arguments, **options)
+    def saving(of_call: torch.device, operator: Any, *arguments: Any, **options: Any) -> Any:
+        return generators.get_rng_state(of_call), operator(*arguments, **options)
 
-    def restoring(state: torch.Tensor, operator: Any, *arguments: Any, **options: Any) -> Any:
-        of_call = device_of(arguments, options)
+    def restoring(
+        of_call: torch.device, state: torch.Tensor, operator: Any, *arguments: Any, **options: Any
+    ) -> Any:
         current = generators.get_rng_state(of_call)
         generators.set_rng_state(state, of_call)
         try:
@@ -61,20 +62,23 @@ def draw_again(device: str) -> None:
         finally:
             generators.set_rng_state(current, of_call)
 
-    def saving_fake(mode: Any, operator: Any, *arguments: Any, **options: Any) -> Any:
-        state = mode.from_tensor(generators.get_rng_state(), static_shapes=True)
+    def saving_fake(
+        of_call: torch.device, mode: Any, operator: Any, *arguments: Any, **options: Any
+    ) -> Any:
+        state = mode.from_tensor(generators.get_rng_state(of_call), static_shapes=True)
         with mode:
             return state, operator(*arguments, **options)
 
-    def saving_traced(mode: Any, *call: Any, **options: Any) -> Any:
+    def saving_traced(of_call: torch.device, mode: Any, *call: Any, **options: Any) -> Any:
         results = run_and_save_rng_state(*call, **options)
         traced = tree_map(mode.tracer.unwrap_proxy, (call, options))
         proxy = mode.tracer.create_proxy("call_function", run_and_save_rng_state, *traced)
         return track_tensor_tree(results, proxy, constant=None, tracer=mode.tracer)
 
     for operator, kernel in ((run_and_save_rng_state, saving), (run_with_rng_state, restoring)):
-        for_device(operator.py_kernels, DispatchKey.BackendSelect, kernel)
-        operator.py_kernels[DispatchKey.PrivateUse1] = kernel
+        kernels = operator.py_kernels
+        for_device(kernels, DispatchKey.BackendSelect, kernel)
+        kernels[DispatchKey.PrivateUse1] = kernels[DispatchKey.BackendSelect]
         operator._dispatch_cache.clear()
     traced = run_and_save_rng_state.python_key_table
     for_device(traced, FakeTensorMode, saving_fake)

@@ -36,13 +36,11 @@ inline void* host_pointer(const void* pointer) {
 // only reads, which leaves memory that is copied on write shared.
 template <class T>
 T* host_data(const at::TensorBase& tensor) {
-  const void* data = nullptr;
   if constexpr (std::is_const_v<T>) {
-    data = tensor.const_data_ptr();
+    return static_cast<T*>(host_pointer(tensor.const_data_ptr()));
   } else {
-    data = tensor.mutable_data_ptr();
+    return static_cast<T*>(host_pointer(tensor.mutable_data_ptr()));
   }
-  return static_cast<T*>(host_pointer(data));
 }
 
 }  // namespace opsmith

@@ -51,14 +51,6 @@ void each_tensor_of(const c10::IValue& value, const Visit& visit) {
   }
 }
 
-bool has_lazy(Values values) {
-  bool any = false;
-  for (const c10::IValue& value : values) {
-    each_tensor_of(value, [&any](const at::Tensor& tensor) { any = any || is_lazy(tensor); });
-  }
-  return any;
-}
-
 // Whether `tensor` is like `first` as it is: numbers of Python's are cast.
 bool is_like_uncast(const at::Tensor& tensor, const at::Tensor& first) {
   return tensor.scalar_type() == first.scalar_type() && detail::is_like(tensor, first);
@@ -308,7 +300,7 @@ class BoxedDerivation final : public UnboxedServer {
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
     const Values given = torch::jit::last(*stack, schema_.arguments().size());
-    if (variant_.resolves_operands && has_lazy(given)) {
+    if (variant_.resolves_operands && has_lazy_operands(given)) {
       with_resolved_operands(op, keys, stack);
       return;
     }

@@ -52,7 +52,7 @@ struct Variant {
   c10::KernelFunction::BoxedKernelFunction_withDispatchKeys* other_dtypes = nullptr;
   // So do calls that it refuses, with Unsupported; without a next one to fallback().
   bool fails_over = false;
-  bool resolves_operands = false;  // it is given no conjugated Tensors and no zero tensors
+  bool resolves_operands = false;  // it is given no conjugated, negated or zero tensors
   bool on_host_views = false;      // the kernel takes CPU Tensors alone, which stand for the device's
   bool on_copies = false;          // the host computes on copies, whoever makes them, and is counted so
 };

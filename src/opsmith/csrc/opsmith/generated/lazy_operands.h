@@ -4,7 +4,9 @@
 #include <opsmith/generated/each_tensor.h>
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
 #include <ATen/core/stack.h>
+#include <c10/util/ArrayRef.h>
 
 namespace opsmith {
 
@@ -23,8 +25,11 @@ bool has_lazy_operands(const Arguments&... arguments) {
   return any;
 }
 
-// Calls the operator's kernel for this device again with ordinary Tensors in their place. What it writes to a
-// conjugated one is copied there. A boxed kernel, as fallback() is.
+// The same of a boxed call, whose operator takes no lists of Tensors.
+bool has_lazy_operands(c10::ArrayRef<c10::IValue> arguments);
+
+// Calls the operator's kernel for this device again with ordinary Tensors in their place. What it writes to
+// one of these is copied there. A boxed kernel, as fallback() is.
 void with_resolved_operands(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                             torch::jit::Stack* stack);
 
