@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "../common/channels_innermost.h"
+#include "../common/norm.h"
 #include "../common/resize.h"
 #include "../common/strided_iteration.h"
 #include "../common/temporary.h"
@@ -23,7 +24,6 @@ namespace opsmith::optimized {
 namespace {
 
 using Results = std::tuple<Tensor&, Tensor&, Tensor&>;
-using OptionalTensor = std::optional<Tensor>;
 
 template <class T>
 using Standardize = void(const T* x, float center, float scale, float shift, T* z, int64_t n, bool streamed);
@@ -413,32 +413,21 @@ void take_moments_of_planes(const Image& image, const T* x, const Forward& funct
            });
 }
 
-// The arguments of batch norm, beside the operand.
-struct BatchNorm {
-  const OptionalTensor& weight;
-  const OptionalTensor& bias;
-  OptionalTensor running_mean;
-  OptionalTensor running_var;
-  bool training;
-  double momentum;
-  double eps;
-
-  // Moves the running statistics of a channel towards the batch's.
-  void move_statistics(int64_t channel, const Moments& moments) {
-    const auto move = [&](OptionalTensor& running, double value) {
-      if (running.has_value()) {
-        const double old = static_cast<double>(element_at(*running, channel));
-        put_element(static_cast<float>(momentum * value + (1 - momentum) * old), *running, channel);
-      }
-    };
-    move(running_mean, moments.mean);
-    move(running_var, moments.squares / (moments.count - 1));
-  }
-};
+// Moves the running statistics of a channel towards the batch's.
+void move_statistics(const BatchNorm& norm, int64_t channel, const Moments& moments) {
+  const auto move = [&](OptionalTensor running, double value) {
+    if (running.has_value()) {
+      const double old = static_cast<double>(element_at(*running, channel));
+      put_element(static_cast<float>(norm.momentum * value + (1 - norm.momentum) * old), *running, channel);
+    }
+  };
+  move(norm.running_mean, moments.mean);
+  move(norm.running_var, moments.squares / (moments.count - 1));
+}
 
 template <class T>
-void batch_norm(KernelRuntimeContext& context, const Tensor& input, BatchNorm& norm, const Forward& functions,
-                Tensor& out, Tensor* save_mean, Tensor* save_invstd) {
+void batch_norm(KernelRuntimeContext& context, const Tensor& input, const BatchNorm& norm,
+                const Forward& functions, Tensor& out, Tensor* save_mean, Tensor* save_invstd) {
   const Layout layout = layout_for(out);
   const Image image = image_of(input, layout);
   const Grid grid(image, /*apart=*/false);
@@ -461,7 +450,7 @@ void batch_norm(KernelRuntimeContext& context, const Tensor& input, BatchNorm& n
     if (norm.training) {
       mean = moments[channel].mean;
       variance = moments[channel].squares / moments[channel].count;
-      norm.move_statistics(channel, moments[channel]);
+      move_statistics(norm, channel, moments[channel]);
     } else {
       mean = static_cast<double>(element_at(*norm.running_mean, channel));
       variance = static_cast<double>(element_at(*norm.running_var, channel));
@@ -698,15 +687,6 @@ bool differentiate(KernelRuntimeContext& context, const Image& image, const Grid
   return true;
 }
 
-// The gradients that are asked for; the others are null.
-struct Gradients {
-  Tensor* input;
-  Tensor* weight;
-  Tensor* bias;
-
-  Layout layout(const Tensor& x) const { return layout_for(input == nullptr ? x : *input); }
-};
-
 struct BatchNormGradient {
   const OptionalTensor& weight;
   // Of the batch, mean and 1/√(variance + ε), or those that were given, mean and variance.
@@ -724,8 +704,8 @@ struct BatchNormGradient {
 template <class T>
 void batch_norm_backward(KernelRuntimeContext& context, const Tensor& grad, const Tensor& input,
                          const BatchNormGradient& norm, const Forward& forward, const Backward& backward,
-                         const Gradients& gradients) {
-  const Layout layout = gradients.layout(input);
+                         const NormGradients& gradients) {
+  const Layout layout = layout_for(gradients.input == nullptr ? input : *gradients.input);
   const Image image = image_of(input, layout);
   const Grid grid(image, /*apart=*/false);
   const Operand<T> g(context, grad, layout), x(context, input, layout);
@@ -776,7 +756,7 @@ template <class T>
 void group_norm_backward(KernelRuntimeContext& context, const Tensor& grad, const Tensor& input,
                          const Image& image, const Tensor& mean, const Tensor& rstd,
                          const OptionalTensor& weight, int64_t groups, const Backward& functions,
-                         const Gradients& gradients) {
+                         const NormGradients& gradients) {
   const Grid grid(image, /*apart=*/true);
   const Operand<T> g(context, grad, image.layout), x(context, input, image.layout);
   const int64_t channels = image.channels, own = channels / groups;
@@ -831,69 +811,42 @@ void group_norm_backward(KernelRuntimeContext& context, const Tensor& grad, cons
   }
 }
 
-// ---- arguments
+// ---- operators
 
-// Whether it is one number of the operand's dtype, or Float, for each of so many channels.
-bool is_of_channels(const Tensor& parameter, const Tensor& input, int64_t channels) {
-  return parameter.dim() == 1 && parameter.numel() == channels &&
-         (parameter.scalar_type() == input.scalar_type() || parameter.scalar_type() == ScalarType::Float);
-}
-bool is_of_channels(const OptionalTensor& parameter, const Tensor& input, int64_t channels) {
-  return !parameter.has_value() || is_of_channels(*parameter, input, channels);
-}
-
-bool is_statistic(const Tensor& result, const Tensor& input) {
-  return result.scalar_type() == input.scalar_type() || result.scalar_type() == ScalarType::Float;
-}
-
-constexpr char kBatchNorm[] = "native_batch_norm.out";
-constexpr char kBatchNormLegit[] = "_native_batch_norm_legit.out";
-constexpr char kBatchNormWithout[] = "_native_batch_norm_legit.no_stats_out";
-constexpr char kBatchNormInference[] = "_native_batch_norm_legit_no_training.out";
+constexpr char kBatchNormAnyStatistics[] = "native_batch_norm.out";
 constexpr char kBatchNormBackward[] = "native_batch_norm_backward.out";
 constexpr char kGroupNorm[] = "native_group_norm.out";
 constexpr char kGroupNormBackward[] = "native_group_norm_backward.out";
 
+// Whether the functions are for the input, and a result has its dtype, others that or Float.
+template <template <class> class Signature>
+bool calculates(KernelRuntimeContext& context, const char* name, const ByDtype<Signature>& functions,
+                const Tensor& input, const Tensor* result, std::initializer_list<const Tensor*> others) {
+  const ScalarType dtype = input.scalar_type();
+  return (functions.has(dtype) && (result == nullptr || result->scalar_type() == dtype) &&
+          std::all_of(others.begin(), others.end(),
+                      [=](const Tensor* each) {
+                        return each == nullptr || is_parameter_dtype(each->scalar_type(), dtype);
+                      })) ||
+         reject(context, Error::NotSupported,
+                "%s takes " OPSMITH_TAKEN ", with parameters and statistics of the same dtype or float32",
+                name);
+}
+
 template <const char* Operator>
-Results batch_norm_of(KernelRuntimeContext& context, const Tensor& input, BatchNorm norm, Tensor& out,
+Results batch_norm_of(KernelRuntimeContext& context, const Tensor& input, const BatchNorm& norm, Tensor& out,
                       Tensor& save_mean, Tensor& save_invstd) {
-  Results results(out, save_mean, save_invstd);
   const Forward functions = forward_functions<Operator>();
-  OPSMITH_CHECK(context, functions.standardize.has(input.scalar_type()), NotSupported, results,
-                "batch_norm takes " OPSMITH_TAKEN ", with parameters of the same dtype or float32");
-  OPSMITH_CHECK(context, input.dim() >= 2, InvalidArgument, results,
-                "batch_norm expects at least 2 dimensions, but got %d", static_cast<int>(input.dim()));
-  const int64_t channels = input.sizes()[1];
-  OPSMITH_CHECK(context,
-                is_of_channels(norm.weight, input, channels) && is_of_channels(norm.bias, input, channels) &&
-                    is_of_channels(norm.running_mean, input, channels) &&
-                    is_of_channels(norm.running_var, input, channels),
-                InvalidArgument, results,
-                "batch_norm: weight, bias and running statistics have one element for each of %" PRId64
-                " channels, of the input's dtype or Float",
-                channels);
-  OPSMITH_CHECK(
-      context,
-      out.scalar_type() == input.scalar_type() && is_statistic(save_mean, input) &&
-          is_statistic(save_invstd, input),
-      InvalidArgument, results,
-      "batch_norm: out has the input's dtype, and what is saved for the gradient that dtype or Float");
-  OPSMITH_CHECK(context, norm.training || (norm.running_mean.has_value() && norm.running_var.has_value()),
-                InvalidArgument, results,
-                "Expected running_mean and running_var to be defined when not training");
-  // In evaluation nothing is saved on the CPU, and, as PyTorch's meta function has it, on other devices what
-  // was used.
-  const bool saves = norm.training || (save_mean.dim() == 1 && save_mean.size(0) == channels);
-  const Dims saved = saves ? Dims{channels} : Dims{0};
-  if (!resize_like(context, out, input) || !one_layout(context, {&out, &input}) ||
-      !resize(context, save_mean, saved) || !resize(context, save_invstd, saved)) {
-    return results;
+  if (calculates(context, "batch_norm", functions.standardize, input, &out, {&save_mean, &save_invstd}) &&
+      prepare_batch_norm(context, input, norm, out, save_mean, save_invstd) &&
+      one_layout(context, {&out, &input})) {
+    const bool saves = saves_statistics(norm, input, save_mean);
+    with_element(input.scalar_type(), [&](auto element) {
+      batch_norm<decltype(element)>(context, input, norm, functions, out, saves ? &save_mean : nullptr,
+                                    saves ? &save_invstd : nullptr);
+    });
   }
-  with_element(input.scalar_type(), [&](auto element) {
-    batch_norm<decltype(element)>(context, input, norm, functions, out, saves ? &save_mean : nullptr,
-                                  saves ? &save_invstd : nullptr);
-  });
-  return results;
+  return {out, save_mean, save_invstd};
 }
 
 // The image of group norm's arguments: as it lies where its dimensions are theirs, else one of planes.
@@ -907,6 +860,8 @@ Image group_norm_image(const Tensor& input, const Tensor& like, int64_t batch, i
 
 namespace native {
 
+OPSMITH_BATCH_NORMS
+
 Results native_batch_norm_out(KernelRuntimeContext& context, const Tensor& input,
                               const OptionalTensor& weight, const OptionalTensor& bias,
                               const OptionalTensor& running_mean, const OptionalTensor& running_var,
@@ -918,38 +873,9 @@ Results native_batch_norm_out(KernelRuntimeContext& context, const Tensor& input
                 NotSupported, Results(out, save_mean, save_invstd),
                 "native_batch_norm does not update running statistics in ExecuTorch; "
                 "_native_batch_norm_legit does");
-  return batch_norm_of<kBatchNorm>(context, input,
-                                   {weight, bias, running_mean, running_var, training, momentum, eps}, out,
-                                   save_mean, save_invstd);
-}
-
-Results native_batch_norm_legit_out(KernelRuntimeContext& context, const Tensor& input,
-                                    const OptionalTensor& weight, const OptionalTensor& bias,
-                                    Tensor& running_mean, Tensor& running_var, bool training, double momentum,
-                                    double eps, Tensor& out, Tensor& save_mean, Tensor& save_invstd) {
-  return batch_norm_of<kBatchNormLegit>(context, input,
-                                        {weight, bias, running_mean, running_var, training, momentum, eps},
-                                        out, save_mean, save_invstd);
-}
-
-Results native_batch_norm_legit_no_stats_out(KernelRuntimeContext& context, const Tensor& input,
-                                             const OptionalTensor& weight, const OptionalTensor& bias,
-                                             bool training, double momentum, double eps, Tensor& out,
-                                             Tensor& save_mean, Tensor& save_invstd) {
-  // ExecuTorch's kernel does not ask whether it trains.
-  const bool trains = training || in_executorch();
-  return batch_norm_of<kBatchNormWithout>(context, input,
-                                          {weight, bias, std::nullopt, std::nullopt, trains, momentum, eps},
-                                          out, save_mean, save_invstd);
-}
-
-Results native_batch_norm_legit_no_training_out(KernelRuntimeContext& context, const Tensor& input,
-                                                const OptionalTensor& weight, const OptionalTensor& bias,
-                                                const Tensor& running_mean, const Tensor& running_var,
-                                                double momentum, double eps, Tensor& out0, Tensor& out1,
-                                                Tensor& out2) {
-  return batch_norm_of<kBatchNormInference>(
-      context, input, {weight, bias, running_mean, running_var, false, momentum, eps}, out0, out1, out2);
+  return batch_norm_of<kBatchNormAnyStatistics>(
+      context, input, {weight, bias, running_mean, running_var, training, momentum, eps}, out, save_mean,
+      save_invstd);
 }
 
 Results native_batch_norm_backward_out(KernelRuntimeContext& context, const Tensor& grad_out,
@@ -958,6 +884,7 @@ Results native_batch_norm_backward_out(KernelRuntimeContext& context, const Tens
                                        const OptionalTensor& save_mean, const OptionalTensor& save_invstd,
                                        bool train, double eps, ArrayRef<bool> output_mask, Tensor& out0,
                                        Tensor& out1, Tensor& out2) {
+  constexpr char kName[] = "batch_norm_backward";
   Results results(out0, out1, out2);
   if (!is_mask_of(context, output_mask, 3)) {
     return results;
@@ -966,34 +893,24 @@ Results native_batch_norm_backward_out(KernelRuntimeContext& context, const Tens
   const Backward backward = backward_functions<kBatchNormBackward>();
   const OptionalTensor& mean = train ? save_mean : running_mean;
   const OptionalTensor& spread = train ? save_invstd : running_var;
-  OPSMITH_CHECK(context, backward.gradient.has(input.scalar_type()), NotSupported, results,
-                "batch_norm_backward takes " OPSMITH_TAKEN ", with parameters of the same dtype or float32");
+  const NormGradients gradients = asked_for(output_mask, out0, out1, out2);
   OPSMITH_CHECK(context, input.dim() >= 2 && mean.has_value() && spread.has_value(), InvalidArgument, results,
                 "batch_norm_backward: the %s statistics are missing, or the input has no channels",
                 train ? "saved" : "running");
-  const int64_t channels = input.sizes()[1];
   OPSMITH_CHECK(context,
-                grad_out.scalar_type() == input.scalar_type() && sizes_of(grad_out) == sizes_of(input) &&
-                    is_of_channels(weight, input, channels) && is_of_channels(*mean, input, channels) &&
-                    is_of_channels(*spread, input, channels),
-                InvalidArgument, results,
-                "batch_norm_backward: grad_out, weight and statistics do not belong to input");
-  const Gradients gradients{output_mask[0] ? &out0 : nullptr, output_mask[1] ? &out1 : nullptr,
-                            output_mask[2] ? &out2 : nullptr};
-  OPSMITH_CHECK(context,
-                (!output_mask[0] || out0.scalar_type() == input.scalar_type()) &&
-                    (!output_mask[1] || is_statistic(out1, input)) &&
-                    (!output_mask[2] || is_statistic(out2, input)),
-                InvalidArgument, results, "batch_norm_backward: a result has another dtype than the input");
-  if ((output_mask[0] && !resize_like(context, out0, input)) ||
-      (output_mask[1] && !resize(context, out1, {channels})) ||
-      (output_mask[2] && !resize(context, out2, {channels}))) {
-    return results;
+                grad_out.scalar_type() == input.scalar_type() && sizes_of(grad_out) == sizes_of(input),
+                InvalidArgument, results, "batch_norm_backward: grad_out does not belong to input");
+  const Dims channels{input.size(1)};
+  if (calculates(context, kName, backward.gradient, input, gradients.input,
+                 {gradients.weight, gradients.bias}) &&
+      is_parameter(context, kName, weight, input, channels) &&
+      is_parameter(context, kName, mean, input, channels) &&
+      is_parameter(context, kName, spread, input, channels) && resize(context, gradients, input, channels)) {
+    with_element(input.scalar_type(), [&](auto element) {
+      batch_norm_backward<decltype(element)>(context, grad_out, input, {weight, *mean, *spread, train, eps},
+                                             forward, backward, gradients);
+    });
   }
-  with_element(input.scalar_type(), [&](auto element) {
-    batch_norm_backward<decltype(element)>(context, grad_out, input, {weight, *mean, *spread, train, eps},
-                                           forward, backward, gradients);
-  });
   return results;
 }
 
@@ -1001,33 +918,16 @@ Results native_group_norm_out(KernelRuntimeContext& context, const Tensor& input
                               const OptionalTensor& weight, const OptionalTensor& bias, int64_t N, int64_t C,
                               int64_t HxW, int64_t group, double eps, Tensor& out0, Tensor& out1,
                               Tensor& out2) {
-  Results results(out0, out1, out2);
   const Forward functions = forward_functions<kGroupNorm>();
-  OPSMITH_CHECK(context, functions.standardize.has(input.scalar_type()), NotSupported, results,
-                "native_group_norm takes " OPSMITH_TAKEN ", with parameters of the same dtype or float32");
-  OPSMITH_CHECK(context, group > 0 && C % group == 0, InvalidArgument, results,
-                "Expected number of channels in input to be divisible by num_groups, but got %" PRId64
-                " channels and num_groups=%" PRId64,
-                C, group);
-  OPSMITH_CHECK(context, have_elements({N, C, HxW}, input.numel()), InvalidArgument, results,
-                "native_group_norm: N, C and HxW are not those of input");
-  OPSMITH_CHECK(context,
-                is_of_channels(weight, input, C) && is_of_channels(bias, input, C) &&
-                    out0.scalar_type() == input.scalar_type() && is_statistic(out1, input) &&
-                    is_statistic(out2, input),
-                InvalidArgument, results,
-                "native_group_norm: weight and bias have one element for each of %" PRId64
-                " channels, and all have the input's dtype, or parameters and statistics Float",
-                C);
-  if (!resize_like(context, out0, input) || !one_layout(context, {&out0, &input}) ||
-      !resize(context, out1, {N, group}) || !resize(context, out2, {N, group})) {
-    return results;
+  if (calculates(context, "native_group_norm", functions.standardize, input, &out0, {&out1, &out2}) &&
+      prepare_group_norm(context, input, weight, bias, N, C, HxW, group, out0, out1, out2) &&
+      one_layout(context, {&out0, &input})) {
+    with_element(input.scalar_type(), [&](auto element) {
+      group_norm<decltype(element)>(context, input, group_norm_image(input, out0, N, C, HxW),
+                                    {weight, bias, group, eps}, functions, out0, out1, out2);
+    });
   }
-  with_element(input.scalar_type(), [&](auto element) {
-    group_norm<decltype(element)>(context, input, group_norm_image(input, out0, N, C, HxW),
-                                  {weight, bias, group, eps}, functions, out0, out1, out2);
-  });
-  return results;
+  return {out0, out1, out2};
 }
 
 Results native_group_norm_backward_out(KernelRuntimeContext& context, const Tensor& grad_out,
@@ -1040,32 +940,19 @@ Results native_group_norm_backward_out(KernelRuntimeContext& context, const Tens
     return results;
   }
   const Backward functions = backward_functions<kGroupNormBackward>();
-  OPSMITH_CHECK(context, functions.gradient.has(input.scalar_type()), NotSupported, results,
-                "native_group_norm_backward takes " OPSMITH_TAKEN
-                ", with parameters of the same dtype or float32");
-  OPSMITH_CHECK(context,
-                group > 0 && C % group == 0 && have_elements({N, C, HxW}, input.numel()) &&
-                    sizes_of(grad_out) == sizes_of(input) && grad_out.scalar_type() == input.scalar_type() &&
-                    have_elements({N, group}, mean.numel()) && have_elements({N, group}, rstd.numel()) &&
-                    is_statistic(mean, input) && is_statistic(rstd, input) &&
-                    is_of_channels(weight, input, C),
-                InvalidArgument, results, "native_group_norm_backward: the arguments do not belong together");
-  const Gradients gradients{output_mask[0] ? &out0 : nullptr, output_mask[1] ? &out1 : nullptr,
-                            output_mask[2] ? &out2 : nullptr};
-  OPSMITH_CHECK(
-      context,
-      (!output_mask[0] || out0.scalar_type() == input.scalar_type()) &&
-          (!output_mask[1] || is_statistic(out1, input)) && (!output_mask[2] || is_statistic(out2, input)),
-      InvalidArgument, results, "native_group_norm_backward: a result has another dtype than the input");
-  if ((output_mask[0] && !resize_like(context, out0, input)) ||
-      (output_mask[1] && !resize(context, out1, {C})) || (output_mask[2] && !resize(context, out2, {C}))) {
-    return results;
+  const NormGradients gradients = asked_for(output_mask, out0, out1, out2);
+  if (calculates(context, "native_group_norm_backward", functions.gradient, input, gradients.input,
+                 {&mean, &rstd, gradients.weight, gradients.bias}) &&
+      prepare_group_norm_backward(context, grad_out, input, mean, rstd, weight, N, C, HxW, group,
+                                  gradients)) {
+    const bool alike = sizes_of(grad_out) == sizes_of(input);
+    const Image image = alike ? group_norm_image(input, output_mask[0] ? out0 : input, N, C, HxW)
+                              : Image{N, C, HxW, Layout::kPlanes};
+    with_element(input.scalar_type(), [&](auto element) {
+      group_norm_backward<decltype(element)>(context, grad_out, input, image, mean, rstd, weight, group,
+                                             functions, gradients);
+    });
   }
-  with_element(input.scalar_type(), [&](auto element) {
-    group_norm_backward<decltype(element)>(context, grad_out, input,
-                                           group_norm_image(input, output_mask[0] ? out0 : input, N, C, HxW),
-                                           mean, rstd, weight, group, functions, gradients);
-  });
   return results;
 }
 

@@ -1,10 +1,9 @@
-// The rows of normalized tensors, and what their parameters have to be.
+// What normalisations of rows share: the functions of simd/, and what their parameters have to be besides.
 #pragma once
 
 #include <cstdint>
-#include <optional>
 
-#include "../common/dims.h"
+#include "../common/norm.h"
 #include "by_dtype.h"
 #include "threads.h"
 
@@ -15,50 +14,25 @@ inline constexpr int64_t kStreamedRow = 4096;
 // Of an element, beside adding it.
 inline constexpr int64_t kNormCost = 3;
 
-using Shape = ArrayRef<int64_t>;
-
-// The trailing dimensions of x have the normalized shape.
-inline bool ends_with(const Tensor& x, Shape shape) {
-  const auto dims = static_cast<ssize_t>(shape.size());
-  if (dims == 0 || dims > x.dim()) {
-    return false;
-  }
-  for (ssize_t d = 0; d < dims; ++d) {
-    if (x.sizes()[x.dim() - dims + d] != shape[d]) {
-      return false;
-    }
-  }
-  return true;
+// Whether any of the parameters has float32.
+inline bool has_float(const OptionalTensor& a, const OptionalTensor& b = std::nullopt) {
+  return (a.has_value() && a->scalar_type() == ScalarType::Float) ||
+         (b.has_value() && b->scalar_type() == ScalarType::Float);
 }
 
-inline bool has_shape(const std::optional<Tensor>& parameter, Shape shape) {
-  return !parameter.has_value() ||
-         (parameter->dim() == static_cast<ssize_t>(shape.size()) && ends_with(*parameter, shape));
+// Whether weight and bias, where there are both, have one dtype, which the loops ask for.
+inline bool have_one_dtype(KernelRuntimeContext& context, const char* name, const OptionalTensor& weight,
+                           const OptionalTensor& bias) {
+  return !weight.has_value() || !bias.has_value() || weight->scalar_type() == bias->scalar_type() ||
+         reject(context, Error::NotSupported, "%s: weight and bias have one dtype", name);
 }
 
-// Parameters of x's dtype, or of float32.
-inline bool has_dtype(const std::optional<Tensor>& parameter, const Tensor& x) {
-  return !parameter.has_value() || parameter->scalar_type() == x.scalar_type() ||
-         parameter->scalar_type() == ScalarType::Float;
-}
-
-struct Rows {
-  int64_t count;
-  int64_t length;
-  bool streamed;
-};
-
-inline Rows rows_of(const Tensor& x, Shape shape) {
-  int64_t length = 1;
-  for (const int64_t size : shape) {
-    length *= size;
-  }
-  const bool streamed = static_cast<int64_t>(x.nbytes()) >= kStreamedBytes && length >= kStreamedRow;
-  return {length == 0 ? 0 : x.numel() / length, length, streamed};
+inline bool is_streamed(const Tensor& x, const NormLines& rows) {
+  return static_cast<int64_t>(x.nbytes()) >= kStreamedBytes && rows.length >= kStreamedRow;
 }
 
 template <class T>
-const T* data(const std::optional<Tensor>& parameter) {
+const T* data(const OptionalTensor& parameter) {
   return parameter.has_value() ? static_cast<const T*>(parameter->const_data_ptr()) : nullptr;
 }
 

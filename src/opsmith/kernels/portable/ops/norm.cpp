@@ -4,6 +4,7 @@
 #include <optional>
 #include <tuple>
 
+#include "../../common/norm.h"
 #include "../../common/temporary.h"
 #include "../common_dtype.h"
 #include "../lanes.h"
@@ -13,7 +14,6 @@ namespace opsmith::portable {
 namespace {
 
 using Results = std::tuple<Tensor&, Tensor&, Tensor&>;
-using OptionalTensor = std::optional<Tensor>;
 
 constexpr int64_t kBlock = 256;
 
@@ -94,83 +94,11 @@ struct MomentsSoFar {
   C saved_mean() const { return static_cast<C>(std::isnan(squares) ? squares : mean); }
 };
 
-bool of_dtype(KernelRuntimeContext& context, const char* name, const OptionalTensor& t, ScalarType dtype,
-              int64_t numel) {
-  OPSMITH_CHECK(context, !t.has_value() || t->numel() == numel, InvalidArgument, false,
-                "%s: expected weight and bias of %" PRId64 " elements, but got %d", name, numel,
-                static_cast<int>(t->numel()));
-  // Parameters of Float beside an input of Half or BFloat16 are ATen's mixed mode.
-  OPSMITH_CHECK(context,
-                !t.has_value() || t->scalar_type() == dtype ||
-                    (t->scalar_type() == ScalarType::Float && compute_dtype(dtype) == ScalarType::Float),
-                InvalidArgument, false, "%s: expected weight and bias of dtype %s, but got %s", name,
-                name_of(dtype), name_of(t->scalar_type()));
-  return true;
-}
-
-// Whether every one that is not null is of a dtype that the kernels write: in ExecuTorch the input's, or
-// Float beside an input of Half or BFloat16, as statistics are where the parameters are Float.
-bool are_written(KernelRuntimeContext& context, const char* name, ScalarType dtype,
-                 std::initializer_list<const Tensor*> results) {
-  for (const Tensor* each : results) {
-    if (each == nullptr) {
-      continue;
-    }
-    const ScalarType own = each->scalar_type();
-    OPSMITH_CHECK(context,
-                  is_floating(own) && (!in_executorch() || own == dtype || own == compute_dtype(dtype)),
-                  InvalidArgument, false, "%s: a result of dtype %s is not supported for an input of %s",
-                  name, name_of(own), name_of(dtype));
-  }
-  return true;
-}
-
-// Whether mean and rstd are of a dtype that the kernels read.
-bool are_statistics(KernelRuntimeContext& context, const char* name, const Tensor& mean, const Tensor& rstd) {
-  return (is_floating(mean.scalar_type()) && is_floating(rstd.scalar_type())) ||
-         reject(context, Error::InvalidArgument, "%s: mean and rstd have to be floating point, not %s and %s",
-                name, name_of(mean.scalar_type()), name_of(rstd.scalar_type()));
-}
-
-// Whether the parameter, where there is one, has the sizes.
-bool has_sizes(KernelRuntimeContext& context, const char* name, const OptionalTensor& parameter,
-               const Dims& sizes) {
-  return !parameter.has_value() || sizes_of(*parameter) == sizes ||
-         reject(context, Error::InvalidArgument,
-                "%s: expected weight, bias and statistics of %d dimensions, but got %d of %" PRId64
-                " elements",
-                name, static_cast<int>(sizes.rank), static_cast<int>(parameter->dim()),
-                static_cast<int64_t>(parameter->numel()));
-}
-
-// ---- lines: layer_norm, rms_norm
-
-struct LineShape {
-  int64_t lines;
-  int64_t n;
-};
-
-bool line_shape(KernelRuntimeContext& context, const char* name, const Tensor& input,
-                IntList normalized_shape, LineShape& shape) {
-  const int64_t rank = static_cast<int64_t>(normalized_shape.size());
-  const int64_t leading = input.dim() - rank;
-  OPSMITH_CHECK(
-      context, rank >= 1, InvalidArgument, false,
-      "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element");
-  bool matches = leading >= 0;
-  for (int64_t d = 0; matches && d < rank; ++d) {
-    matches = input.sizes()[leading + d] == normalized_shape[d];
-  }
-  OPSMITH_CHECK(context, matches, InvalidArgument, false,
-                "%s: the input's last sizes are not those of normalized_shape", name);
-  const Dims sizes = sizes_of(input);
-  shape = {sizes.product(0, leading), sizes.product(leading, sizes.rank)};
-  return true;
-}
+// ---- lines: layer_norm
 
 template <class C>
 [[gnu::noinline]] void layer_norm(const Tensor& input, const OptionalTensor& weight,
-                                  const OptionalTensor& bias, const LineShape& shape, double eps, Tensor& out,
+                                  const OptionalTensor& bias, const NormLines& lines, double eps, Tensor& out,
                                   Tensor& mean, Tensor& rstd) {
   const Reader<C> x(input);
   const Reader<C> w(weight.has_value() ? *weight : input);
@@ -178,20 +106,20 @@ template <class C>
   const Writer<C> y(out);
   const Writer<C> means(mean);
   const Writer<C> rstds(rstd);
-  parallel(shape.lines, grain_size(shape.n), [&](int64_t begin, int64_t end) {
+  parallel(lines.count, grain_size(lines.length), [&](int64_t begin, int64_t end) {
     C result[kBlock];
     C weights[kBlock];
     C biases[kBlock];
     for (int64_t line = begin; line < end; ++line) {
-      const int64_t first = line * shape.n;
+      const int64_t first = line * lines.length;
       MomentsSoFar<C> moments;
-      for_each_block<C>(x, first, shape.n,
+      for_each_block<C>(x, first, lines.length,
                         [&](int64_t, int64_t n, const C* values) { moments.add(values, n); });
       const C center = moments.saved_mean();
       const C scale = C(1) / std::sqrt(moments.variance() + static_cast<C>(eps));
       means.put(line, center);
       rstds.put(line, scale);
-      for_each_block<C>(x, first, shape.n, [&](int64_t at, int64_t n, const C* values) {
+      for_each_block<C>(x, first, lines.length, [&](int64_t at, int64_t n, const C* values) {
         for (int64_t i = 0; i < n; ++i) {
           result[i] = (values[i] - center) * scale;
         }
@@ -221,15 +149,15 @@ template <class C>
 template <class C>
 [[gnu::noinline]] void layer_norm_grad_input(const Tensor& grad_out, const Tensor& input, const Tensor& mean,
                                              const Tensor& rstd, const OptionalTensor& weight,
-                                             const LineShape& shape, Tensor& grad_input) {
+                                             const NormLines& lines, Tensor& grad_input) {
   const Reader<C> g(grad_out);
   const Reader<C> x(input);
   const Reader<C> means(mean);
   const Reader<C> rstds(rstd);
   const Reader<C> w(weight.has_value() ? *weight : input);
-  const int64_t n = shape.n;
+  const int64_t n = lines.length;
   const Writer<C> result(grad_input);
-  parallel(shape.lines, grain_size(n), [&](int64_t begin, int64_t end) {
+  parallel(lines.count, grain_size(n), [&](int64_t begin, int64_t end) {
     C grads[kBlock];
     C values[kBlock];
     C weights[kBlock];
@@ -271,21 +199,21 @@ template <class C>
 // grad_weight = sum(grad x^), grad_bias = sum(grad) over lines.
 template <class C>
 [[gnu::noinline]] void layer_norm_grad_weight(const Tensor& grad_out, const Tensor& input, const Tensor& mean,
-                                              const Tensor& rstd, const LineShape& shape, C* weight_sums,
+                                              const Tensor& rstd, const NormLines& lines, C* weight_sums,
                                               C* bias_sums) {
   const Reader<C> g(grad_out);
   const Reader<C> x(input);
   const Reader<C> means(mean);
   const Reader<C> rstds(rstd);
-  const int64_t n = shape.n;
+  const int64_t n = lines.length;
   // Threads share the columns, so that each sum is one thread's.
-  parallel(n, std::max<int64_t>(16, kGrain / std::max<int64_t>(1, shape.lines)),
+  parallel(n, std::max<int64_t>(16, kGrain / std::max<int64_t>(1, lines.count)),
            [&](int64_t begin, int64_t end) {
              C grads[kBlock];
              C values[kBlock];
              for (int64_t i = begin; i < end; i += kBlock) {
                const int64_t count = std::min(kBlock, end - i);
-               for (int64_t line = 0; line < shape.lines; ++line) {
+               for (int64_t line = 0; line < lines.count; ++line) {
                  const C* const grad = g.block(line * n + i, count, grads);
                  const C* const value = x.block(line * n + i, count, values);
                  const C center = means.at(line);
@@ -413,8 +341,8 @@ void group_norm_grad_input(const Reader<C>& g, const Reader<C>& x, const Reader<
 template <class C>
 [[gnu::noinline]] void group_norm_backward(const Tensor& grad_out, const Tensor& input, const Tensor& mean,
                                            const Tensor& rstd, const OptionalTensor& weight,
-                                           const ChannelShape& shape, int64_t groups, Tensor* grad_input,
-                                           Tensor* grad_weight, Tensor* grad_bias, ChannelSums<C>* sums) {
+                                           const ChannelShape& shape, int64_t groups,
+                                           const NormGradients& gradients, ChannelSums<C>* sums) {
   const Reader<C> g(grad_out);
   const Reader<C> x(input);
   const Reader<C> means(mean);
@@ -429,8 +357,8 @@ template <class C>
       sums[i] = channel_sums<C>(g, x, i * shape.pixels, shape.pixels);
     }
   });
-  if (grad_input != nullptr) {
-    group_norm_grad_input<C>(g, x, means, rstds, weight, shape, groups, sums, *grad_input);
+  if (gradients.input != nullptr) {
+    group_norm_grad_input<C>(g, x, means, rstds, weight, shape, groups, sums, *gradients.input);
   }
   for (int64_t channel = 0; channel < shape.channels; ++channel) {
     C weight_sum = 0;
@@ -441,11 +369,11 @@ template <class C>
       weight_sum += (each.product - each.grad * means.at(line)) * rstds.at(line);
       bias_sum += each.grad;
     }
-    if (grad_weight != nullptr) {
-      Writer<C>(*grad_weight).put(channel, weight_sum);
+    if (gradients.weight != nullptr) {
+      Writer<C>(*gradients.weight).put(channel, weight_sum);
     }
-    if (grad_bias != nullptr) {
-      Writer<C>(*grad_bias).put(channel, bias_sum);
+    if (gradients.bias != nullptr) {
+      Writer<C>(*gradients.bias).put(channel, bias_sum);
     }
   }
 }
@@ -453,48 +381,45 @@ template <class C>
 // Statistics of a batch, or those given. running_mean and running_var are moved towards the batch's. Without
 // save_mean none are saved.
 template <class C>
-[[gnu::noinline]] void batch_norm(const Tensor& input, const OptionalTensor& weight,
-                                  const OptionalTensor& bias, const Tensor* running_mean,
-                                  const Tensor* running_var, bool training, double momentum, double eps,
-                                  const ChannelShape& shape, Tensor& out, Tensor* save_mean,
-                                  Tensor* save_invstd) {
+[[gnu::noinline]] void batch_norm(const Tensor& input, const BatchNorm& norm, const ChannelShape& shape,
+                                  Tensor& out, Tensor* save_mean, Tensor* save_invstd) {
   const Reader<C> x(input);
-  const Reader<C> w(weight.has_value() ? *weight : input);
-  const Reader<C> b(bias.has_value() ? *bias : input);
+  const Reader<C> w(norm.weight.has_value() ? *norm.weight : input);
+  const Reader<C> b(norm.bias.has_value() ? *norm.bias : input);
   const Writer<C> y(out);
   const int64_t n = shape.batch * shape.pixels;
   parallel(shape.channels, grain_size(n), [&](int64_t begin, int64_t end) {
     for (int64_t channel = begin; channel < end; ++channel) {
       C center;
       C rate;
-      if (training) {
+      if (norm.training) {
         MomentsSoFar<C> moments;
         for (int64_t sample = 0; sample < shape.batch; ++sample) {
           for_each_block<C>(x, (sample * shape.channels + channel) * shape.pixels, shape.pixels,
                             [&](int64_t, int64_t count, const C* values) { moments.add(values, count); });
         }
         center = static_cast<C>(moments.mean);
-        rate = C(1) / std::sqrt(moments.variance() + static_cast<C>(eps));
-        const auto move = [&](const Tensor* running, C value) {
-          if (running != nullptr) {
+        rate = C(1) / std::sqrt(moments.variance() + static_cast<C>(norm.eps));
+        const auto move = [&](const OptionalTensor& running, C value) {
+          if (running.has_value()) {
             Tensor target = *running;
             const C old = Reader<C>(target).at(channel);
-            Writer<C>(target).put(channel,
-                                  static_cast<C>(momentum) * value + static_cast<C>(1 - momentum) * old);
+            Writer<C>(target).put(
+                channel, static_cast<C>(norm.momentum) * value + static_cast<C>(1 - norm.momentum) * old);
           }
         };
-        move(running_mean, center);
-        move(running_var, static_cast<C>(moments.squares / static_cast<double>(n - 1)));
+        move(norm.running_mean, center);
+        move(norm.running_var, static_cast<C>(moments.squares / static_cast<double>(n - 1)));
       } else {
-        center = Reader<C>(*running_mean).at(channel);
-        rate = C(1) / std::sqrt(Reader<C>(*running_var).at(channel) + static_cast<C>(eps));
+        center = Reader<C>(*norm.running_mean).at(channel);
+        rate = C(1) / std::sqrt(Reader<C>(*norm.running_var).at(channel) + static_cast<C>(norm.eps));
       }
       if (save_mean != nullptr) {
         Writer<C>(*save_mean).put(channel, center);
         Writer<C>(*save_invstd).put(channel, rate);
       }
-      const C scale = weight.has_value() ? rate * w.at(channel) : rate;
-      const C shift = (bias.has_value() ? b.at(channel) : C(0)) - center * scale;
+      const C scale = norm.weight.has_value() ? rate * w.at(channel) : rate;
+      const C shift = (norm.bias.has_value() ? b.at(channel) : C(0)) - center * scale;
       for (int64_t sample = 0; sample < shape.batch; ++sample) {
         scale_channel<C>(x, y, (sample * shape.channels + channel) * shape.pixels, shape.pixels, scale,
                          shift);
@@ -507,87 +432,43 @@ constexpr char kLayerNorm[] = "native_layer_norm.out";
 constexpr char kLayerNormBackward[] = "native_layer_norm_backward.out";
 constexpr char kGroupNorm[] = "native_group_norm.out";
 constexpr char kGroupNormBackward[] = "native_group_norm_backward.out";
-constexpr char kBatchNorm[] = "_native_batch_norm_legit.out";
-constexpr char kBatchNormWithout[] = "_native_batch_norm_legit.no_stats_out";
-constexpr char kBatchNormInference[] = "_native_batch_norm_legit_no_training.out";
+
+// The parts of channels of a contiguous input.
+ChannelShape channels_of(const Tensor& input) {
+  const Dims sizes = sizes_of(input);
+  return {sizes[0], sizes[1], sizes.product(2, sizes.rank)};
+}
 
 template <const char* Name>
-Results batch_norm_of(KernelRuntimeContext& context, const Tensor& input, const OptionalTensor& weight,
-                      const OptionalTensor& bias, const Tensor* running_mean, const Tensor* running_var,
-                      bool training, double momentum, double eps, Tensor& out, Tensor& save_mean,
-                      Tensor& save_invstd) {
-  Results results(out, save_mean, save_invstd);
-  OPSMITH_CHECK(context, input.dim() >= 2, InvalidArgument, results,
-                "batch_norm expects at least 2 dimensions, but got %d", static_cast<int>(input.dim()));
-  const Dims sizes = sizes_of(input);
-  const ChannelShape shape{sizes[0], sizes[1], sizes.product(2, sizes.rank)};
-  if (!same_dtype(context, input, out)) {
-    return results;
+Results batch_norm_of(KernelRuntimeContext& context, const Tensor& input, const BatchNorm& norm, Tensor& out,
+                      Tensor& save_mean, Tensor& save_invstd) {
+  if (prepare_batch_norm(context, input, norm, out, save_mean, save_invstd) &&
+      are_contiguous(context, {&input, &out})) {
+    with_compute_dtype<Name>(context, Floating{}, input.scalar_type(), [&](auto type) {
+      batch_norm<typename decltype(type)::type>(
+          input, norm, channels_of(input), out,
+          saves_statistics(norm, input, save_mean) ? &save_mean : nullptr, &save_invstd);
+    });
   }
-  const auto statistic = [&](const Tensor* t) {
-    return t == nullptr ? OptionalTensor() : OptionalTensor(*t);
-  };
-  if (!of_dtype(context, "batch_norm", weight, input.scalar_type(), shape.channels) ||
-      !of_dtype(context, "batch_norm", bias, input.scalar_type(), shape.channels) ||
-      !of_dtype(context, "batch_norm", statistic(running_mean), input.scalar_type(), shape.channels) ||
-      !of_dtype(context, "batch_norm", statistic(running_var), input.scalar_type(), shape.channels) ||
-      !has_sizes(context, "batch_norm", statistic(running_mean), {shape.channels}) ||
-      !has_sizes(context, "batch_norm", statistic(running_var), {shape.channels}) ||
-      (in_executorch() && (!has_sizes(context, "batch_norm", weight, {shape.channels}) ||
-                           !has_sizes(context, "batch_norm", bias, {shape.channels}))) ||
-      !are_written(context, "batch_norm", input.scalar_type(), {&out, &save_mean, &save_invstd}) ||
-      !are_contiguous(context, {&input, &out})) {
-    return results;
-  }
-  OPSMITH_CHECK(context, training || running_mean != nullptr, InvalidArgument, results,
-                "Expected running_mean and running_var to be defined when not training");
-  // In evaluation nothing is saved on the CPU, and, as PyTorch's meta function has it, on other devices what
-  // was used.
-  const bool saves = training || (save_mean.dim() == 1 && save_mean.size(0) == shape.channels);
-  const Dims saved = saves ? Dims{shape.channels} : Dims{0};
-  if (!resize(context, out, sizes) || !resize(context, save_mean, saved) ||
-      !resize(context, save_invstd, saved)) {
-    return results;
-  }
-  with_compute_dtype<Name>(context, Floating{}, input.scalar_type(), [&](auto type) {
-    batch_norm<typename decltype(type)::type>(input, weight, bias, running_mean, running_var, training,
-                                              momentum, eps, shape, out, saves ? &save_mean : nullptr,
-                                              &save_invstd);
-  });
-  return results;
+  return {out, save_mean, save_invstd};
 }
 
 }  // namespace
 
 namespace native {
 
+OPSMITH_BATCH_NORMS
+
 Results native_layer_norm_out(KernelRuntimeContext& context, const Tensor& input, IntList normalized_shape,
                               const OptionalTensor& weight, const OptionalTensor& bias, double eps,
                               Tensor& out0, Tensor& out1, Tensor& out2) {
-  Results results(out0, out1, out2);
-  LineShape shape;
-  if (!line_shape(context, "native_layer_norm", input, normalized_shape, shape) ||
-      !of_dtype(context, "native_layer_norm", weight, input.scalar_type(), shape.n) ||
-      !of_dtype(context, "native_layer_norm", bias, input.scalar_type(), shape.n) ||
-      !has_sizes(context, "native_layer_norm", weight, Dims(normalized_shape)) ||
-      !has_sizes(context, "native_layer_norm", bias, Dims(normalized_shape)) ||
-      !out_is(context, input.scalar_type(), out0) ||
-      !are_written(context, "native_layer_norm", input.scalar_type(), {&out0, &out1, &out2}) ||
-      !are_contiguous(context, {&input, &out0})) {
-    return results;
+  NormLines lines;
+  if (prepare_layer_norm(context, input, normalized_shape, weight, bias, out0, out1, out2, lines)) {
+    with_compute_dtype<kLayerNorm>(context, Floating{}, input.scalar_type(), [&](auto type) {
+      layer_norm<typename decltype(type)::type>(input, weight, bias, lines, eps, out0, out1, out2);
+    });
   }
-  Dims statistics = sizes_of(input);
-  for (int64_t d = input.dim() - static_cast<int64_t>(normalized_shape.size()); d < input.dim(); ++d) {
-    statistics[d] = 1;
-  }
-  if (!resize(context, out0, sizes_of(input)) || !resize(context, out1, statistics) ||
-      !resize(context, out2, statistics)) {
-    return results;
-  }
-  with_compute_dtype<kLayerNorm>(context, Floating{}, input.scalar_type(), [&](auto type) {
-    layer_norm<typename decltype(type)::type>(input, weight, bias, shape, eps, out0, out1, out2);
-  });
-  return results;
+  return {out0, out1, out2};
 }
 
 Results native_layer_norm_backward_out(KernelRuntimeContext& context, const Tensor& grad_out,
@@ -596,47 +477,36 @@ Results native_layer_norm_backward_out(KernelRuntimeContext& context, const Tens
                                        const OptionalTensor& bias, ArrayRef<bool> output_mask, Tensor& out0,
                                        Tensor& out1, Tensor& out2) {
   Results results(out0, out1, out2);
-  LineShape shape;
-  if (!is_mask_of(context, output_mask, 3) ||
-      !are_written(context, "native_layer_norm_backward", input.scalar_type(),
-                   {output_mask[0] ? &out0 : nullptr, output_mask[1] && weight.has_value() ? &out1 : nullptr,
-                    output_mask[2] && bias.has_value() ? &out2 : nullptr}) ||
-      !are_statistics(context, "native_layer_norm_backward", mean, rstd) ||
-      !line_shape(context, "native_layer_norm_backward", input, normalized_shape, shape) ||
-      !of_dtype(context, "native_layer_norm_backward", weight, input.scalar_type(), shape.n)) {
+  if (!is_mask_of(context, output_mask, 3)) {
     return results;
   }
-  OPSMITH_CHECK(context,
-                sizes_of(grad_out) == sizes_of(input) && grad_out.scalar_type() == input.scalar_type() &&
-                    mean.numel() == shape.lines && rstd.numel() == shape.lines,
-                InvalidArgument, results,
-                "native_layer_norm_backward: grad_out, mean and rstd do not belong to input");
-  const bool weights = output_mask[1] && weight.has_value();
-  const bool biases = output_mask[2] && bias.has_value();
-  const Dims parameters{normalized_shape};
-  if ((output_mask[0] && !resize(context, out0, sizes_of(input))) ||
-      (weights && !resize(context, out1, parameters)) || (biases && !resize(context, out2, parameters))) {
+  NormLines lines;
+  const NormGradients gradients =
+      asked_for(output_mask, out0, out1, out2, weight.has_value(), bias.has_value());
+  if (!prepare_layer_norm_backward(context, grad_out, input, normalized_shape, mean, rstd, weight, bias,
+                                   gradients, lines)) {
     return results;
   }
   with_compute_dtype<kLayerNormBackward>(context, Floating{}, input.scalar_type(), [&](auto type) {
     using C = typename decltype(type)::type;
-    const auto sums = temporary<C>(context, 2 * shape.n);
+    const auto sums = temporary<C>(context, 2 * lines.length);
     if (sums == nullptr) {
       return;
     }
-    std::fill_n(sums.get(), 2 * shape.n, C(0));
-    if (output_mask[0]) {
-      layer_norm_grad_input<C>(grad_out, input, mean, rstd, weight, shape, out0);
+    std::fill_n(sums.get(), 2 * lines.length, C(0));
+    if (gradients.input != nullptr) {
+      layer_norm_grad_input<C>(grad_out, input, mean, rstd, weight, lines, *gradients.input);
     }
-    if (weights || biases) {
-      layer_norm_grad_weight<C>(grad_out, input, mean, rstd, shape, weights ? sums.get() : nullptr,
-                                biases ? sums + shape.n : nullptr);
+    if (gradients.weight != nullptr || gradients.bias != nullptr) {
+      layer_norm_grad_weight<C>(grad_out, input, mean, rstd, lines,
+                                gradients.weight != nullptr ? sums.get() : nullptr,
+                                gradients.bias != nullptr ? sums + lines.length : nullptr);
     }
-    if (weights) {
-      Writer<C>(out1).block(0, shape.n, sums);
+    if (gradients.weight != nullptr) {
+      Writer<C>(*gradients.weight).block(0, lines.length, sums);
     }
-    if (biases) {
-      Writer<C>(out2).block(0, shape.n, sums + shape.n);
+    if (gradients.bias != nullptr) {
+      Writer<C>(*gradients.bias).block(0, lines.length, sums + lines.length);
     }
   });
   return results;
@@ -646,26 +516,14 @@ Results native_group_norm_out(KernelRuntimeContext& context, const Tensor& input
                               const OptionalTensor& weight, const OptionalTensor& bias, int64_t N, int64_t C,
                               int64_t HxW, int64_t group, double eps, Tensor& out0, Tensor& out1,
                               Tensor& out2) {
-  Results results(out0, out1, out2);
-  OPSMITH_CHECK(context, group > 0 && C % group == 0, InvalidArgument, results,
-                "Expected number of channels in input to be divisible by num_groups, but got %" PRId64
-                " channels and num_groups=%" PRId64,
-                C, group);
-  OPSMITH_CHECK(context, have_elements({N, C, HxW}, input.numel()), InvalidArgument, results,
-                "native_group_norm: N, C and HxW are not those of input");
-  if (!of_dtype(context, "native_group_norm", weight, input.scalar_type(), C) ||
-      !of_dtype(context, "native_group_norm", bias, input.scalar_type(), C) ||
-      !has_sizes(context, "native_group_norm", weight, {C}) ||
-      !has_sizes(context, "native_group_norm", bias, {C}) || !out_is(context, input.scalar_type(), out0) ||
-      !are_written(context, "native_group_norm", input.scalar_type(), {&out0, &out1, &out2}) ||
-      !are_contiguous(context, {&input, &out0}) || !resize(context, out0, sizes_of(input)) ||
-      !resize(context, out1, {N, group}) || !resize(context, out2, {N, group})) {
-    return results;
+  if (prepare_group_norm(context, input, weight, bias, N, C, HxW, group, out0, out1, out2) &&
+      are_contiguous(context, {&input, &out0})) {
+    with_compute_dtype<kGroupNorm>(context, Floating{}, input.scalar_type(), [&](auto type) {
+      group_norm<typename decltype(type)::type>(input, weight, bias, {N, C, HxW}, group, eps, out0, out1,
+                                                out2);
+    });
   }
-  with_compute_dtype<kGroupNorm>(context, Floating{}, input.scalar_type(), [&](auto type) {
-    group_norm<typename decltype(type)::type>(input, weight, bias, {N, C, HxW}, group, eps, out0, out1, out2);
-  });
-  return results;
+  return {out0, out1, out2};
 }
 
 Results native_group_norm_backward_out(KernelRuntimeContext& context, const Tensor& grad_out,
@@ -674,59 +532,22 @@ Results native_group_norm_backward_out(KernelRuntimeContext& context, const Tens
                                        int64_t group, ArrayRef<bool> output_mask, Tensor& out0, Tensor& out1,
                                        Tensor& out2) {
   Results results(out0, out1, out2);
-  OPSMITH_CHECK(context,
-                group > 0 && C % group == 0 && have_elements({N, C, HxW}, input.numel()) &&
-                    grad_out.numel() == input.numel() && grad_out.scalar_type() == input.scalar_type() &&
-                    have_elements({N, group}, mean.numel()) && have_elements({N, group}, rstd.numel()),
-                InvalidArgument, results, "native_group_norm_backward: the arguments do not belong together");
-  if (!is_mask_of(context, output_mask, 3) ||
-      !are_written(context, "native_group_norm_backward", input.scalar_type(),
-                   {output_mask[0] ? &out0 : nullptr, output_mask[1] ? &out1 : nullptr,
-                    output_mask[2] ? &out2 : nullptr}) ||
-      !are_statistics(context, "native_group_norm_backward", mean, rstd) ||
-      !of_dtype(context, "native_group_norm_backward", weight, input.scalar_type(), C) ||
-      (output_mask[0] && !resize(context, out0, sizes_of(input))) ||
-      (output_mask[1] && !resize(context, out1, {C})) || (output_mask[2] && !resize(context, out2, {C}))) {
+  if (!is_mask_of(context, output_mask, 3)) {
+    return results;
+  }
+  const NormGradients gradients = asked_for(output_mask, out0, out1, out2);
+  if (!prepare_group_norm_backward(context, grad_out, input, mean, rstd, weight, N, C, HxW, group,
+                                   gradients)) {
     return results;
   }
   with_compute_dtype<kGroupNormBackward>(context, Floating{}, input.scalar_type(), [&](auto type) {
     using Computed = typename decltype(type)::type;
     const auto sums = temporary<ChannelSums<Computed>>(context, N * C);
     if (sums != nullptr) {
-      group_norm_backward<Computed>(grad_out, input, mean, rstd, weight, {N, C, HxW}, group,
-                                    output_mask[0] ? &out0 : nullptr, output_mask[1] ? &out1 : nullptr,
-                                    output_mask[2] ? &out2 : nullptr, sums);
+      group_norm_backward<Computed>(grad_out, input, mean, rstd, weight, {N, C, HxW}, group, gradients, sums);
     }
   });
   return results;
-}
-
-// running_mean and running_var are written where the statistics are the batch's.
-Results native_batch_norm_legit_out(KernelRuntimeContext& context, const Tensor& input,
-                                    const OptionalTensor& weight, const OptionalTensor& bias,
-                                    Tensor& running_mean, Tensor& running_var, bool training, double momentum,
-                                    double eps, Tensor& out, Tensor& save_mean, Tensor& save_invstd) {
-  return batch_norm_of<kBatchNorm>(context, input, weight, bias, &running_mean, &running_var, training,
-                                   momentum, eps, out, save_mean, save_invstd);
-}
-
-Results native_batch_norm_legit_no_stats_out(KernelRuntimeContext& context, const Tensor& input,
-                                             const OptionalTensor& weight, const OptionalTensor& bias,
-                                             bool training, double momentum, double eps, Tensor& out,
-                                             Tensor& save_mean, Tensor& save_invstd) {
-  // ExecuTorch's kernel does not ask whether it trains.
-  return batch_norm_of<kBatchNormWithout>(context, input, weight, bias, nullptr, nullptr,
-                                          training || in_executorch(), momentum, eps, out, save_mean,
-                                          save_invstd);
-}
-
-Results native_batch_norm_legit_no_training_out(KernelRuntimeContext& context, const Tensor& input,
-                                                const OptionalTensor& weight, const OptionalTensor& bias,
-                                                const Tensor& running_mean, const Tensor& running_var,
-                                                double momentum, double eps, Tensor& out0, Tensor& out1,
-                                                Tensor& out2) {
-  return batch_norm_of<kBatchNormInference>(context, input, weight, bias, &running_mean, &running_var, false,
-                                            momentum, eps, out0, out1, out2);
 }
 
 }  // namespace native
