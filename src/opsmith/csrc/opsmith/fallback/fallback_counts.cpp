@@ -8,6 +8,7 @@
 #include <opsmith/fallback/ticks.h>
 
 #include <torch/csrc/autograd/function.h>
+#include <torch/csrc/jit/frontend/tracer.h>
 #include <torch/csrc/profiler/combined_traceback.h>
 #include <torch/library.h>
 
@@ -178,11 +179,35 @@ FallbackCount& ThreadCounts::add(const void* key, c10::OperatorName name) {
   return *all_.emplace_back(std::move(count));
 }
 
+// The frames of Python, the innermost first. Those of code that Inductor has generated are the lines of the
+// program that it comes from, as torch::symbolize knows, which imports torch._inductor to ask; that takes a
+// second where nothing has been compiled.
+std::vector<std::pair<std::string, size_t>> python_frames() {
+  std::vector<std::pair<std::string, size_t>> frames;
+  for (const torch::jit::StackEntry& entry : torch::jit::tracer::pythonCallstack()) {
+    const auto place = entry.range.file_line_col();
+    if (place.has_value()) {
+      frames.emplace_back(std::get<0>(*place), std::get<1>(*place));
+    }
+  }
+  const auto is_inductors = [](const auto& frame) {
+    return frame.first.find("/torch/_inductor/") != std::string::npos;
+  };
+  if (std::any_of(frames.begin(), frames.end(), is_inductors)) {
+    const auto traceback = torch::CapturedTraceback::gather(/*python=*/true, /*script=*/false, /*cpp=*/false);
+    const torch::SymbolizedTracebacks symbolized = torch::symbolize({traceback.get()});
+    frames.clear();
+    for (const uint64_t index : symbolized.tracebacks.at(0)) {
+      const auto& frame = symbolized.all_frames.at(index);
+      frames.emplace_back(frame.filename, frame.lineno);
+    }
+  }
+  return frames;
+}
+
 // The line of Python that led here: the innermost one that is in none of the folders left out. Without any
 // Python, the node of the autograd graph whose backward runs.
 std::string FallbackCounts::caller() {
-  const auto traceback = torch::CapturedTraceback::gather(/*python=*/true, /*script=*/false, /*cpp=*/false);
-  const torch::SymbolizedTracebacks symbolized = torch::symbolize({traceback.get()});
   std::vector<std::string> left_out;
   {
     const std::lock_guard lock(mutex_);
@@ -192,10 +217,9 @@ std::string FallbackCounts::caller() {
     return std::any_of(left_out.begin(), left_out.end(),
                        [&](const std::string& folder) { return file.starts_with(folder); });
   };
-  for (const uint64_t index : symbolized.tracebacks.at(0)) {  // innermost first
-    const auto& frame = symbolized.all_frames.at(index);
-    if (!is_left_out(frame.filename)) {
-      return c10::str(frame.filename, ":", frame.lineno);
+  for (const auto& [file, line] : python_frames()) {
+    if (!is_left_out(file)) {
+      return c10::str(file, ":", line);
     }
   }
   if (const auto node = torch::autograd::get_current_node()) {
