@@ -28,7 +28,10 @@ from opsmith.schema import torch_version
 
 _PACKAGE = Path(__file__).resolve().parents[2]
 VARIABLES = ("CXX", "PATH", "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "TRITON_INTERPRET")
-"""The variables, beside all of opsmith's own, by which a start may find other libraries."""
+"""The variables, beside opsmith's own, by which a start may find other libraries."""
+
+_OF_FILES_TO_WRITE = ("_REPORT", "_TRACE")
+"""The ends of those of opsmith's own that name where a start writes: another file each time."""
 
 
 class _Note(msgspec.Struct, forbid_unknown_fields=True):
@@ -120,7 +123,8 @@ def _note_path(description: Path, cache: Path) -> Path:
     said = {
         name: value
         for name, value in os.environ.items()
-        if name in VARIABLES or name.startswith("OPSMITH_")
+        if name in VARIABLES
+        or (name.startswith("OPSMITH_") and not name.endswith(_OF_FILES_TO_WRITE))
     }
     parts = [
         str(cache),
