@@ -58,6 +58,7 @@ TORCH = (
     *("torch", "numpy", "pytest", "_pytest.pytester", "hypothesis", "expecttest", "markdown_it"),
     *("jinja2", "msgspec", "yaml", "filelock", "xml.etree.ElementTree"),
     *("typer", "rich.console", "rich.table", "rich.progress", "torchgen.model", "torchgen.gen"),
+    "sympy",
 )
 """The modules that a server has imported: other people's, of which none starts a thread."""
 
@@ -67,15 +68,18 @@ EXECUTORCH = (*TORCH, "executorch.exir")
 OPINFO = (*TORCH, "torch.testing._internal.common_methods_invocations")
 """For programs that look into PyTorch's OpInfo; ``opsmith conform`` gets it by itself."""
 
+OF_COMMANDS = {"executorch": EXECUTORCH, "conform": OPINFO, "fuzz": OPINFO}
+"""Those of commands of opsmith that take others than ``TORCH``."""
+
 # Prefixes of variables that the interpreter, the loader, torch or its libraries read once.
 READ_AT_START = (
     *("PYTHON", "LD_", "OMP_", "GOMP_", "MKL_", "ATEN_", "TORCH", "PYTORCH_", "MALLOC_"),
-    "OPSMITH_TRACE",
 )
 # The first is set by torch.compile in its own process, and read whenever it is needed; `become` does what the
 # others ask for.
 READ_AT_USE = ("TORCHINDUCTOR_CACHE_DIR", "OMP_NUM_THREADS", "TORCH_DEVICE_BACKEND_AUTOLOAD")
-AUTOLOAD = "OPSMITH_AUTOLOAD"
+AT_IMPORT = frozenset({"OPSMITH_AUTOLOAD", "OPSMITH_TRACE"})
+"""For opsmith, when torch is imported."""
 # A process with threads cannot fork safely, and OpenBLAS would start some; torch would import opsmith.
 QUIET = {"OPENBLAS_NUM_THREADS": "1", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
 
@@ -178,8 +182,9 @@ def _asking(words: Sequence[str]) -> list[str]:
 
 def _imports(words: Sequence[str]) -> Sequence[str]:
     """The modules that the program of ``words`` begins by importing."""
-    if Path(words[0]).name == "opsmith":
-        return {"executorch": EXECUTORCH, "conform": OPINFO}.get("".join(words[1:2]), TORCH)
+    is_module = list(words[1:3]) == ["-m", "opsmith"]
+    if is_module or Path(words[0]).name == "opsmith":
+        return OF_COMMANDS.get("".join(words[3:4] if is_module else words[1:2]), TORCH)
     # Processes that opsmith starts itself.
     workers = {"opsmith.conformance": OPINFO, "opsmith.executorch": EXECUTORCH}
     return next(
@@ -339,6 +344,7 @@ def serve(address: str, imports: Sequence[str]) -> dict[str, Any]:
     torch.set_num_threads(1)
     for name in imports:
         importlib.import_module(name)
+    _parse_native_functions()
     threads = os.listdir("/proc/self/task")
     assert len(threads) == 1, f"imports started {len(threads) - 1} threads, which forks would lack"
     gc.collect()
@@ -346,6 +352,14 @@ def serve(address: str, imports: Sequence[str]) -> dict[str, Any]:
     request = Server(address).wait()
     torch.set_num_threads(count)
     return request
+
+
+def _parse_native_functions() -> None:
+    """Has torchgen parse ATen's operators, which it does once in a process: a second for each that emits."""
+    import torchgen.gen
+
+    native = Path(torchgen.__file__).parent / "packaged" / "ATen" / "native"
+    torchgen.gen.parse_native_yaml(str(native / "native_functions.yaml"), str(native / "tags.yaml"))
 
 
 class Server:
@@ -466,7 +480,7 @@ def become(request: dict[str, Any]) -> None:
         words = words[2:]
     if threads := os.environ.get("OMP_NUM_THREADS"):
         sys.modules["torch"].set_num_threads(int(threads))
-    if AUTOLOAD in os.environ and os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD") != "0":
+    if AT_IMPORT & os.environ.keys() and os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD") != "0":
         sys.modules["torch"]._import_device_backends()
     kind = words[0] if words[0] in {"-c", "-m"} else None
     try:

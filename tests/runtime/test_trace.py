@@ -842,7 +842,8 @@ def test_what_is_asked_for_and_is_not_there(
 
 def test_programs_that_cannot_be_traced(tmp_path: Path) -> None:
     (tmp_path / "plain.py").write_text("print(1)")
-    done = opsmith_trace(tmp_path / "plain.py")
+    # A fork has imported torch: by its environment this is a process of its own.
+    done = opsmith_trace(tmp_path / "plain.py", env={"PYTHONUNBUFFERED": "1"})
     assert (done.returncode, done.stdout) == (1, "1\n")
     assert done.stderr == (
         f"error: `{tmp_path / 'plain.py'}` was not traced: it imported no torch, or one that was told to "
