@@ -17,6 +17,8 @@ from opsmith.description import Rng, find_backend, has_old_names, read_backend
 from opsmith.description.built import BuiltBackend, note_unchanged, unchanged_backend
 from opsmith.description.built.unchanged import VARIABLES
 from opsmith.errors import Location
+from opsmith.runtime.records import trace
+from opsmith.runtime.records.fallbacks import REPORT_VARIABLE
 
 LATER = 10  # seconds after which a file counts as one that has not changed lately
 
@@ -99,6 +101,15 @@ def test_the_environment_is_seen(
     noted(built, time.time() + LATER)
     monkeypatch.setenv(variable, "other")
     assert unchanged_backend(built.driver_location.path) is None
+
+
+def test_where_a_report_goes_changes_nothing(
+    built: BuiltBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted(built, time.time() + LATER)
+    monkeypatch.setenv(REPORT_VARIABLE, "elsewhere")
+    monkeypatch.setenv(trace.VARIABLE, "elsewhere")
+    assert unchanged_backend(built.driver_location.path) == built
 
 
 def test_a_file_that_has_just_changed_may_change_unseen(built: BuiltBackend) -> None:

@@ -105,6 +105,34 @@ def test_callers_are_lines_of_ones_own(x: torch.Tensor) -> None:
     assert block.fallbacks["erfinv"].callers == {}
 
 
+def test_a_caller_in_compiled_code_is_the_programs_line(tmp_path: Path, sim: LoadedBackend) -> None:
+    """Inductor, which is slow to import, is asked where its code is running only."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        dedent("""
+        import sys, opsmith
+        opsmith.load("sim")
+        import torch
+
+        def values(x):
+            return torch.linalg.svdvals(x * 2) + 1
+
+        x = torch.ones(3, 4, device="sim")
+        for is_compiled in (False, True):
+            called = torch.compile(values) if is_compiled else values
+            with opsmith.count_fallbacks() as block:
+                called(x)
+            print(*block.fallbacks["_linalg_svd"].callers.items(), "torch._inductor" in sys.modules)
+        """)
+    )
+    environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "inductor")}
+    done = fork_server.run([sys.executable, program], env=environment, check=True)
+    assert done.stdout.splitlines() == [
+        f"('{program}:7', 1) False",
+        f"('{program}:7', 1) True",
+    ]
+
+
 def test_threads_count_together_and_after_their_end(x: torch.Tensor) -> None:
     def work() -> None:
         for _ in range(50):

@@ -30,8 +30,8 @@ _PACKAGE = Path(__file__).resolve().parents[2]
 VARIABLES = ("CXX", "PATH", "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "TRITON_INTERPRET")
 """The variables, beside opsmith's own, by which a start may find other libraries."""
 
-_OF_FILES_TO_WRITE = ("_REPORT", "_TRACE")
-"""The ends of those of opsmith's own that name where a start writes: another file each time."""
+_OF_WHAT_IS_WRITTEN = ("_CALLERS", "_REPORT", "_TRACE")
+"""The ends of those of opsmith's own that say what is to be written where: another file each time."""
 
 
 class _Note(msgspec.Struct, forbid_unknown_fields=True):
@@ -124,7 +124,7 @@ def _note_path(description: Path, cache: Path) -> Path:
         name: value
         for name, value in os.environ.items()
         if name in VARIABLES
-        or (name.startswith("OPSMITH_") and not name.endswith(_OF_FILES_TO_WRITE))
+        or (name.startswith("OPSMITH_") and not name.endswith(_OF_WHAT_IS_WRITTEN))
     }
     parts = [
         str(cache),

@@ -11,6 +11,7 @@ on request.  ``opsmith fallbacks`` has a program write its counts at exit, throu
 from __future__ import annotations
 
 import os
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -181,10 +182,16 @@ class _Callers:
 
         with self._lock:
             self._asking += by
-            package = Path(__file__).resolve().parent.parent
+            package = Path(__file__).resolve().parents[2]
             left_out = [f"{folder}{os.sep}" for folder in (*torch.__path__, package)]
-            left_out.append("<eval_with_key>")  # the code of an FX graph
+            left_out += ["<eval_with_key>", _inductors_code()]
             torch.ops.opsmith.ask_for_fallback_callers(self._asking > 0, left_out)
+
+
+def _inductors_code() -> str:
+    """How the files begin in which Inductor keeps its code, without the import that would tell."""
+    default = os.path.join(tempfile.gettempdir(), "torchinductor_")
+    return os.path.abspath(os.environ.get("TORCHINDUCTOR_CACHE_DIR", default))
 
 
 _callers = _Callers()
