@@ -131,7 +131,7 @@ def test_a_program_that_takes_too_long_ends_with_all_that_it_started(tmp_path: P
 
 @pytest.mark.parametrize(
     ("environment", "forked"),
-    [({}, True), ({"TORCHINDUCTOR_CACHE_DIR": "x"}, True), ({"OPSMITH_TRACE": "x"}, False)],
+    [({}, True), ({"TORCHINDUCTOR_CACHE_DIR": "x"}, True), ({"PYTHONOPTIMIZE": "1"}, False)],
     ids=["fork", "after torch.compile", "process"],
 )
 def test_what_is_read_at_the_start_gets_a_process(

@@ -138,8 +138,8 @@ def test_the_host_sees_the_memory_itself_through_the_window() -> None:
 
 
 def test_the_work_of_the_stream_is_done_before() -> None:
-    x = torch.zeros(1 << 20, device="sim")
     with torch.Stream("sim"):
+        x = torch.zeros(1 << 20, device="sim")
         for _ in range(10):
             x.add_(1.0)
             x.mul_(2.0)
