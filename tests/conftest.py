@@ -30,8 +30,8 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("PYTHONWARNINGS", "ignore:opsmith has no facts of torch")
 # Most of the time goes into compiling: of what tests build, only kernels are optimised, and a little.
 os.environ.setdefault("OPSMITH_OPTIMIZE", "0")
-# In each process that compiles Inductor would try instruction sets on the compiler, for six seconds, and start
-# workers for Triton, which few tests need.
+# In each process that compiles, Inductor would try instruction sets on the compiler, for six seconds, and
+# start workers for Triton, which few tests need.
 os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
 os.environ.setdefault("TORCH_WARM_POOL", "0")
 
