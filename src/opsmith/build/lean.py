@@ -18,6 +18,9 @@ from opsmith.build.own_options import is_quick_build
 from opsmith.build.shared_library import LeanSources
 from opsmith.description import Library
 
+OWN_SECTIONS = ("-ffunction-sections", "-fdata-sections")
+"""For objects of which the linker leaves out what nothing calls."""
+
 # The levels of the x86-64 psABI, which gcc 11 and clang 12 and later know; VNNI came with Cascade Lake.
 _OF_X86: Mapping[str, tuple[str, ...]] = {
     "baseline": (),
@@ -68,13 +71,14 @@ def lean_sources(
 ) -> tuple[LeanSources, ...]:
     """The sources of ``library``, whose kernels have the ``executorch`` ABI.
 
-    ``headers`` and ``flags`` are for all.
+    ``headers`` are for all, ``flags`` for those that are not vectorised: the objects of these are the same in
+    every build, and what nothing calls of them the linker leaves out.
     They are compiled for ``machine``, by ``uname``'s name; empty for this one.
     """
     # Kernels are told where to launch work, and which random numbers are theirs.
     include_dirs = (*library.include_dirs, PUBLIC_HEADERS)
-    flags = (*flags, *library.options.compile_flags)
-    plain = LeanSources(library.sources, headers, include_dirs, tuple(flags))
+    own = library.options.compile_flags
+    plain = LeanSources(library.sources, headers, include_dirs, (*flags, *own))
     if not library.vectorised:
         return (plain,)
     names = compiled_instruction_sets(machine)
@@ -86,7 +90,7 @@ def lean_sources(
                 library.vectorised,
                 headers,
                 include_dirs,
-                (*flags, *options, f"-DOPSMITH_ISA={name}"),
+                (*OWN_SECTIONS, *own, *options, f"-DOPSMITH_ISA={name}"),
                 is_vectorised=True,
             )
             for name, options in names.items()

@@ -21,7 +21,7 @@ from opsmith.build.executorch import (
     find_target_executorch,
 )
 from opsmith.build.generated import write_generated
-from opsmith.build.lean import distinct_sources, lean_sources
+from opsmith.build.lean import OWN_SECTIONS, distinct_sources, lean_sources
 from opsmith.build.own_options import own_link_flags
 from opsmith.build.progress import OnProgress, Progress
 from opsmith.build.shared_library import LeanSources, SharedLibrary
@@ -162,11 +162,7 @@ class _Builder:
     ) -> tuple[LeanSources, ...]:
         """The sources that ``plan`` needs, by the ``objects`` of all of them, compiled for it."""
         header = next(path for path in self._generated(plan) if path.suffix == ".h")
-        flags = (
-            "-ffunction-sections",
-            "-fdata-sections",
-            f'-DOPSMITH_SELECTION_HEADER="{header.name}"',
-        )
+        flags = (*OWN_SECTIONS, f'-DOPSMITH_SELECTION_HEADER="{header.name}"')
         needed = needed_objects(
             [each.kernel.symbol for each in plan.kernels], [path for _, path in objects]
         )
