@@ -78,6 +78,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         fixtures = getattr(item, "fixturenames", ())
         if _file(item) not in WITHOUT_COMPILER or "sim" in fixtures:
             item.add_marker("compiles")
+    fork_server.look_for_no_test()
     ranks = {file: rank for rank, file in enumerate(LONGEST_FIRST)}
     items.sort(key=lambda item: ranks.get(_file(item), len(ranks)))
 
