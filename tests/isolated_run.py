@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import device_memory
+import fork_server
 
 
 class Results:
@@ -33,6 +34,7 @@ class Results:
             self._tell("not collected", [report.nodeid, report.outcome, why])
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        fork_server.look_for_no_test()
         named = [(item, *item.nodeid.partition("[")[::2]) for item in items]
         known = [each for each in named if each[1] in self._selected]
         self._tell("collected", [item.nodeid for item, _, _ in known])
