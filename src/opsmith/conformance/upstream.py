@@ -206,6 +206,10 @@ class _Session:
     process: subprocess.Popen[bytes] | None = None
     _read: int = 0
 
+    @property
+    def is_on_cpu(self) -> bool:
+        return bool(self.failed)
+
     def start(self, description: Path) -> None:
         self.folder.mkdir(exist_ok=True)
         self.lines = self.folder / "lines"
@@ -236,7 +240,7 @@ class _Session:
                 start_new_session=True,
                 env={
                     **os.environ,
-                    **({TORCH_VARIABLE: "0"} if self.failed else autoload),
+                    **({TORCH_VARIABLE: "0"} if self.is_on_cpu else autoload),
                     **call.environment,
                     "OMP_NUM_THREADS": "1",
                     LINES_VARIABLE: str(self.lines),
@@ -331,7 +335,7 @@ class Upstream:
             session.start(self.description)
             self._alive.append(session)
         elif session.collected:
-            if not session.failed:
+            if not session.is_on_cpu:
                 for test, reason in self.suite.filtered(session.file, session.folder).items():
                     self._end(session, test, Status.SKIPPED, reason, 0.0)
             self._compare_with_the_cpu(session.file)
@@ -361,12 +365,12 @@ class Upstream:
         session.deadline = time.monotonic() + self.timeout
         match line:
             case Collected():
-                if not session.collected and not session.failed:
+                if not session.collected and not session.is_on_cpu:
                     self.expect(line.count)
                 session.collected = True
             case Broken():
                 session.collected = True
-                if not session.failed:
+                if not session.is_on_cpu:
                     file = self.suite.prefix(session.file).removesuffix("::")
                     said = line.message
                     self.verdict(Verdict(file, Check.UPSTREAM, "", Status.FAILED, message=said))
@@ -381,7 +385,7 @@ class Upstream:
         self, session: _Session, test: str, status: Status, message: str, seconds: float
     ) -> None:
         session.done.add(test)
-        if session.failed:
+        if session.is_on_cpu:
             if status.is_bad or message.startswith(EXPECTED_TO_FAIL):
                 said = f"{_FAILS_ON_CPU}: {session.failed[test].message}"
                 skipped = replace(
