@@ -51,6 +51,15 @@ constexpr bool is_parameter_dtype(ScalarType own, ScalarType input) {
   return own == input || own == compute_dtype(input);
 }
 
+// Whether a result has the input's dtype, and others that of a parameter; null ones are not asked for.
+inline bool have_dtypes_of(const Tensor& input, const Tensor* result,
+                           std::initializer_list<const Tensor*> others) {
+  return (result == nullptr || result->scalar_type() == input.scalar_type()) &&
+         std::all_of(others.begin(), others.end(), [&](const Tensor* each) {
+           return each == nullptr || is_parameter_dtype(each->scalar_type(), input.scalar_type());
+         });
+}
+
 // Whether a parameter or a running statistic, where there is one, has the sizes and a dtype for the input;
 // rejects the call where not.
 inline bool is_parameter(KernelRuntimeContext& context, const char* name, const OptionalTensor& parameter,

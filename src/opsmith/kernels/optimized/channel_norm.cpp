@@ -822,12 +822,7 @@ constexpr char kGroupNormBackward[] = "native_group_norm_backward.out";
 template <template <class> class Signature>
 bool calculates(KernelRuntimeContext& context, const char* name, const ByDtype<Signature>& functions,
                 const Tensor& input, const Tensor* result, std::initializer_list<const Tensor*> others) {
-  const ScalarType dtype = input.scalar_type();
-  return (functions.has(dtype) && (result == nullptr || result->scalar_type() == dtype) &&
-          std::all_of(others.begin(), others.end(),
-                      [=](const Tensor* each) {
-                        return each == nullptr || is_parameter_dtype(each->scalar_type(), dtype);
-                      })) ||
+  return (functions.has(input.scalar_type()) && have_dtypes_of(input, result, others)) ||
          reject(context, Error::NotSupported,
                 "%s takes " OPSMITH_TAKEN ", with parameters and statistics of the same dtype or float32",
                 name);

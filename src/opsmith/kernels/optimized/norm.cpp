@@ -100,12 +100,13 @@ constexpr char kLayerNorm[] = "native_layer_norm.out";
 constexpr char kLayerNormGradient[] = "native_layer_norm_backward.out";
 constexpr char kRmsNorm[] = "optimized::rms_norm.out";
 
-// Whether the loops take x, and all of the others that are not null.
+// Whether the loops take x, statistics of any dtype of this library, and gradients of x's dtype or Float.
 bool calculates(KernelRuntimeContext& context, const char* name, const Tensor& x, const Tensor* result,
-                std::initializer_list<const Tensor*> others) {
-  return (is_taken(x.scalar_type()) && (result == nullptr || result->scalar_type() == x.scalar_type()) &&
-          std::all_of(others.begin(), others.end(),
-                      [](const Tensor* each) { return each == nullptr || is_taken(each->scalar_type()); })) ||
+                std::initializer_list<const Tensor*> statistics,
+                std::initializer_list<const Tensor*> gradients) {
+  return (is_taken(x.scalar_type()) && have_dtypes_of(x, result, gradients) &&
+          std::all_of(statistics.begin(), statistics.end(),
+                      [](const Tensor* each) { return is_taken(each->scalar_type()); })) ||
          reject(context, Error::NotSupported,
                 "%s takes float32, or bfloat16 or float16 with parameters of either", name);
 }
@@ -119,7 +120,7 @@ std::tuple<Tensor&, Tensor&, Tensor&> native_layer_norm_out(KernelRuntimeContext
                                                             Tensor& out, Tensor& mean, Tensor& rstd) {
   std::tuple<Tensor&, Tensor&, Tensor&> results(out, mean, rstd);
   NormLines rows;
-  if (!calculates(context, "layer_norm", input, &out, {&mean, &rstd}) ||
+  if (!calculates(context, "layer_norm", input, &out, {&mean, &rstd}, {}) ||
       !have_one_dtype(context, "layer_norm", weight, bias) ||
       !prepare_layer_norm(context, input, normalized_shape, weight, bias, out, mean, rstd, rows)) {
     return results;
@@ -150,8 +151,8 @@ std::tuple<Tensor&, Tensor&, Tensor&> native_layer_norm_backward_out(
   NormLines rows;
   const NormGradients gradients =
       asked_for(output_mask, out0, out1, out2, weight.has_value(), bias.has_value());
-  if (!calculates(context, "layer_norm_backward", input, gradients.input,
-                  {&mean, &rstd, gradients.weight, gradients.bias}) ||
+  if (!calculates(context, "layer_norm_backward", input, gradients.input, {&mean, &rstd},
+                  {gradients.weight, gradients.bias}) ||
       !prepare_layer_norm_backward(context, grad_out, input, normalized_shape, mean, rstd, weight, bias,
                                    gradients, rows) ||
       rows.length == 0) {
@@ -169,7 +170,7 @@ Tensor& rms_norm_out(KernelRuntimeContext& context, const Tensor& input, IntList
                      const OptionalTensor& weight, std::optional<double> eps, Tensor& out) {
   constexpr char kName[] = "rms_norm";
   NormLines rows;
-  if (!calculates(context, kName, input, &out, {}) ||
+  if (!calculates(context, kName, input, &out, {}, {}) ||
       !norm_lines(context, kName, input, normalized_shape, rows) ||
       !is_parameter(context, kName, weight, input, Dims(normalized_shape)) ||
       !resize_like(context, out, input) || !are_contiguous(context, {&input, &out}) || out.numel() == 0) {
