@@ -10,13 +10,13 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import msgspec
 
 from opsmith.runtime.integrations.imported import when_imported
 from opsmith.runtime.loaded import loaded_backend
 from opsmith.runtime.records.exit_files import write_at_exit
+from opsmith.runtime.records.library_folders import library_folders
 from opsmith.schema.torch_names import Feature, module_of, set_up
 
 REPORT_VARIABLE = "OPSMITH_COMPILE_REPORT"
@@ -89,17 +89,9 @@ class _Listener(logging.Handler):
             return
         explained = re.search(r"^ *Explanation: (.*)$", said, flags=re.MULTILINE)
         calls = re.findall(r'^ *File "(.+)", line (\d+)', said, flags=re.MULTILINE)
-        of_program = [":".join(call) for call in calls if not call[0].startswith(_libraries())]
+        of_program = [":".join(call) for call in calls if not call[0].startswith(library_folders())]
         place = (of_program or [found["place"]])[-1]
         _breaks[GraphBreak(place, explained[1] if explained else found["reason"])] = None
-
-
-def _libraries() -> tuple[str, ...]:
-    """Where the lines lie that are not the program's."""
-    import torch
-
-    package = Path(__file__).resolve().parents[2]
-    return tuple(f"{folder}{os.sep}" for folder in (*torch.__path__, package))
 
 
 def _hear_of_breaks() -> None:

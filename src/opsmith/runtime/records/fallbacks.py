@@ -16,13 +16,13 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from opsmith.runtime.loaded import loaded_backend
 from opsmith.runtime.records.exit_files import write_at_exit
+from opsmith.runtime.records.library_folders import library_folders
 
 if TYPE_CHECKING:
     from opsmith.plan import Plan
@@ -182,9 +182,7 @@ class _Callers:
 
         with self._lock:
             self._asking += by
-            package = Path(__file__).resolve().parents[2]
-            left_out = [f"{folder}{os.sep}" for folder in (*torch.__path__, package)]
-            left_out += ["<eval_with_key>", _inductors_code()]
+            left_out = [*library_folders(), "<eval_with_key>", _inductors_code()]
             torch.ops.opsmith.ask_for_fallback_callers(self._asking > 0, left_out)
 
 
