@@ -14,6 +14,7 @@ import device_memory
 import fork_server
 import isolation
 import needs
+import opinfo
 import opsmith
 import reruns
 from opsmith.schema import Catalogue, read_catalogue
@@ -55,6 +56,7 @@ RESULTS = frozenset(
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(isolation.Plugin(config), "isolation")
     config.pluginmanager.register(device_memory)
+    config.pluginmanager.register(opinfo)
     reruns.register(config)
     config.addinivalue_line(
         "markers", f"needs(name): skipped where it is missing: {', '.join(needs.NEEDS)}"
@@ -78,7 +80,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         fixtures = getattr(item, "fixturenames", ())
         if _file(item) not in WITHOUT_COMPILER or "sim" in fixtures:
             item.add_marker("compiles")
-    fork_server.look_for_no_test()
     ranks = {file: rank for rank, file in enumerate(LONGEST_FIRST)}
     items.sort(key=lambda item: ranks.get(_file(item), len(ranks)))
 

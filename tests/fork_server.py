@@ -72,9 +72,7 @@ OF_COMMANDS = {"executorch": EXECUTORCH, "conform": OPINFO, "fuzz": OPINFO}
 """Those of commands of opsmith that take others than ``TORCH``."""
 
 # Prefixes of variables that the interpreter, the loader, torch or its libraries read once.
-READ_AT_START = (
-    *("PYTHON", "LD_", "OMP_", "GOMP_", "MKL_", "ATEN_", "TORCH", "PYTORCH_", "MALLOC_"),
-)
+READ_AT_START = tuple("PYTHON LD_ OMP_ GOMP_ MKL_ ATEN_ TORCH PYTORCH_ MALLOC_".split())
 # The first is set by torch.compile in its own process, and read whenever it is needed; `become` does what the
 # others ask for.
 READ_AT_USE = ("TORCHINDUCTOR_CACHE_DIR", "OMP_NUM_THREADS", "TORCH_DEVICE_BACKEND_AUTOLOAD")
@@ -345,7 +343,6 @@ def serve(address: str, imports: Sequence[str]) -> dict[str, Any]:
     for name in imports:
         importlib.import_module(name)
     _parse_native_functions()
-    look_for_no_test()
     threads = os.listdir("/proc/self/task")
     assert len(threads) == 1, f"imports started {len(threads) - 1} threads, which forks would lack"
     gc.collect()
@@ -353,16 +350,6 @@ def serve(address: str, imports: Sequence[str]) -> dict[str, Any]:
     request = Server(address).wait()
     torch.set_num_threads(count)
     return request
-
-
-def look_for_no_test() -> None:
-    """Has OpInfo, where it is imported, take samples as outside of a test of unittest, which none of ours is.
-
-    With each sample it would look for one in all frames of the stack, for a twentieth of a second.
-    """
-    for name in ("common_utils", "opinfo.core"):
-        if module := sys.modules.get(f"torch.testing._internal.{name}"):
-            vars(module)["extract_test_fn"] = lambda: None
 
 
 def _parse_native_functions() -> None:

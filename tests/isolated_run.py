@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import device_memory
-import fork_server
+import opinfo
 
 
 class Results:
@@ -34,7 +34,6 @@ class Results:
             self._tell("not collected", [report.nodeid, report.outcome, why])
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        fork_server.look_for_no_test()
         named = [(item, *item.nodeid.partition("[")[::2]) for item in items]
         known = [each for each in named if each[1] in self._selected]
         self._tell("collected", [item.nodeid for item, _, _ in known])
@@ -61,6 +60,5 @@ class Results:
 if __name__ == "__main__":
     # No cache: this run must not disturb the outer one's --last-failed, nor obey its configured -m.
     options = ["-q", "-p", "no:cacheprovider", "--noconftest", "-m", ""]
-    sys.exit(
-        pytest.main([*options, *sys.argv[2:]], plugins=[Results(Path(sys.argv[1])), device_memory])
-    )
+    plugins = [Results(Path(sys.argv[1])), device_memory, opinfo]
+    sys.exit(pytest.main([*options, *sys.argv[2:]], plugins=plugins))
