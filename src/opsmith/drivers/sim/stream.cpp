@@ -30,7 +30,9 @@ StreamCounts stream_counts(int device) {
 
 void Record::complete() {
   time_ = std::chrono::steady_clock::now();
-  done_.store(1, std::memory_order_release);
+  // Sequentially consistent: libstdc++ wakes nobody where it reads that nobody waits, and would read that before
+  // a release store is seen.
+  done_.store(1);
   done_.notify_all();
 }
 
