@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import torch
+
 from opsmith.description import read_backend
+from opsmith.emit import emit
 from opsmith.plan import Plan, resolve
+from opsmith.plan.meta import meta_functions
 from opsmith.schema import Catalogue
 
 
@@ -33,6 +37,40 @@ def test_what_shapes_an_operator_of_aten_is_in_the_plan(
         meta = plan.entry(name).meta
         assert meta is not None
         assert meta.why == "`chip::relu_meta` shapes the result (lean.yaml:4:49)"
+
+
+def test_what_pytorch_shapes_in_python_has_a_function_of_opsmiths_whatever_the_library(
+    tmp_path: Path, catalogue: Catalogue
+) -> None:
+    plan = planned(
+        tmp_path,
+        catalogue,
+        "{op: where.self_out, kernel_name: chip::where_out}",
+        "{op: add.out, kernel_name: chip::add_out}",
+    )
+    assert (
+        "; shape and dtype from `opsmith::meta_functions::where` (" in plan.entry("where.self").why
+    )
+    assert plan.entry("add.Tensor").meta is None  # PyTorch's meta function is compiled
+    (tmp_path / "aten.yaml").write_text(
+        "library: own\nkernels: [{op: where.self_out, kernel_name: chip::where_out}]\n"
+    )
+    backend = tmp_path / "backend.yaml"
+    backend.write_text("backend: chip\ndriver: sim\nlibraries: [aten.yaml]\n")
+    plan = resolve(read_backend(backend, catalogue), catalogue)
+    meta = plan.entry("where.self").meta
+    assert meta is not None and meta.sources == ("opsmith::meta_functions::where",)
+    assert not any("meta_functions" in file.text for file in emit(plan) if "Native" in file.name)
+
+
+def test_functions_of_opsmiths_are_for_meta_kernels_in_python(catalogue: Catalogue) -> None:
+    """A release of PyTorch that compiles one needs no function of opsmith's for it."""
+    shaped = [each.operator for each in meta_functions()]
+    assert len(set(shaped)) == len(shaped) > 90
+    for name in shaped:
+        kernels = torch._C._dispatch_dump(f"aten::{name}").splitlines()
+        compiled = [line for line in kernels if line.startswith("Meta: ") and ".cpp:" in line]
+        assert not compiled, name
 
 
 def test_a_meta_serves_an_operator_that_has_none_in_pytorch(

@@ -16,7 +16,7 @@ from opsmith.base.cache_folder import cache_root, mark_used, sealed, unsealed
 from opsmith.base.trusted_files import check_trusted, read_trusted
 from opsmith.build.cache import is_usable, usable_cache, write_whole
 from opsmith.build.compile import Compilation
-from opsmith.build.csrc import CSRC, INCLUDE_DIRS, PACKAGE
+from opsmith.build.csrc import CSRC, INCLUDE_DIRS, META_FUNCTIONS
 from opsmith.build.driver_library import driver_library, is_elf, is_package
 from opsmith.build.etensor_headers import ETENSOR, ETensorHeaders, own_headers
 from opsmith.build.generated import generated_for, says
@@ -40,9 +40,9 @@ from opsmith.description import (
 from opsmith.description.built import BuiltBackend, carried_backend, note_unchanged
 from opsmith.errors import BuildError, CompilerMissing, Location, PackageUnfit, SymbolUndefined
 from opsmith.plan import MetaRule, OpenedBackend, Plan
+from opsmith.plan.meta import is_opsmiths
+from opsmith.plan.model import given_metas
 
-# The meta functions of the package's own lean libraries: one object for whichever of them a backend has.
-_META_FUNCTIONS = tuple(sorted((PACKAGE / "kernels").rglob("meta/*.cpp")))
 # The name of the record of a machine that has none.
 _NO_COMPILER = "any"
 
@@ -264,7 +264,9 @@ def compiled(
     ``relocatable`` is given for what is to work anywhere.  Raises a :class:`~opsmith.errors.BuildError`.
     """
     backend = opened.outline
-    library = replace(library_of(backend, generated, installed, compiler), relocatable=relocatable)
+    is_shaped = any(map(is_opsmiths, given_metas(opened.compiled_plan.entries)))
+    library = library_of(backend, generated, installed, compiler, with_meta_functions=is_shaped)
+    library = replace(library, relocatable=relocatable)
     built = []
     # Kernels may launch work through their own driver.
     if (ready := backend.driver.library) is None:
@@ -283,11 +285,17 @@ def compiled(
 
 
 def library_of(
-    backend: Backend, generated: Path, installed: Installed, compiler: Compiler
+    backend: Backend,
+    generated: Path,
+    installed: Installed,
+    compiler: Compiler,
+    *,
+    with_meta_functions: bool = True,
 ) -> SharedLibrary:
     """The library that is loaded into torch: the runtime, what is generated, and the kernels.
 
     Of the runtime and of the libraries that come with opsmith the objects are those of every backend.
+    ``with_meta_functions``: with those that shape results, which kernels on lean tensors need anyway.
     """
     lean = backend.lean_libraries
     aten = [library for library in backend.libraries if library not in lean]
@@ -295,7 +303,9 @@ def library_of(
     # Two libraries may share what shapes their results.
     metas = dict.fromkeys(source for library in lean for source in library.meta_sources)
     own = [library for library in aten if library not in ours]
-    bridge = [*sorted((CSRC / "bridge").rglob("*.cpp")), *_META_FUNCTIONS] if lean else []
+    bridge = sorted((CSRC / "bridge").rglob("*.cpp")) if lean else []
+    # One object for whichever of the package's libraries a backend has.
+    shaping = META_FUNCTIONS if lean or with_meta_functions else []
     return SharedLibrary(
         name=f"opsmith_{backend.name}",
         sources=(),
@@ -305,6 +315,7 @@ def library_of(
             *(unit for source in metas for unit in _meta_units(source, lean)),
             *runtime_units(sorted((CSRC / "opsmith").rglob("*.cpp"))),
             *together("bridge", bridge, CALLS),
+            *together("meta_functions", shaping, CALLS),
             *(
                 replace(unit, flags=(*unit.flags, *_flags(library)))
                 for library in ours
@@ -391,10 +402,7 @@ def _wanted(plan: Plan, backend: Backend) -> Iterator[WantedFunction]:
             libraries[kernel.library],
             partial(declaration, plan, kernel, symbol),
         )
-    shaping = [
-        *plan.metas,
-        *(link.meta for first in plan.entries for link in first.chain if link.meta),
-    ]
+    shaping = [*plan.metas, *given_metas(plan.entries)]
     for library in backend.libraries:
         for given in library.metas:
             for meta in shaping:

@@ -10,3 +10,5 @@ PUBLIC_HEADERS = CSRC / "include"
 """The folder of the headers that drivers and kernels may include."""
 INCLUDE_DIRS = (PUBLIC_HEADERS, CSRC)
 """Folders that generated code and the runtime include; kernels' authors get headers made of the runtime's."""
+META_FUNCTIONS = sorted((PACKAGE / "kernels").glob("**/meta/*.cpp"))
+"""The functions that shape results: those of ``plan/meta_functions.yaml``, and of shipped libraries."""

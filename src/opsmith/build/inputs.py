@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from opsmith.build.csrc import CSRC, PACKAGE
+from opsmith.build.csrc import CSRC, META_FUNCTIONS, PACKAGE
 from opsmith.build.driver_library import is_package
 from opsmith.build.own_options import own_settings
 from opsmith.description import FLAG_GEMS, Backend
@@ -56,6 +56,8 @@ def _inputs(backend: Backend) -> list[Path]:
         if path.suffix in _PYTHON_AND_YAML
     ]
     inputs += [path for path in CSRC.rglob("*") if path.is_file()]
+    inputs += META_FUNCTIONS
+    inputs += {path for source in META_FUNCTIONS for path in source.parent.glob("*.h")}
     return [*{*inputs, *_described(backend), *_included_from_elsewhere(inputs)}]
 
 

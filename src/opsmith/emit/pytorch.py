@@ -42,6 +42,8 @@ from opsmith.emit.wrapper import (
 )
 from opsmith.plan import Entry, Meta, MetaRule, Plan, Route
 from opsmith.plan.attention import AttentionKernel, fused_attention
+from opsmith.plan.meta import is_opsmiths
+from opsmith.plan.model import given_metas
 from opsmith.schema import Composite
 
 _OTHER_LAYOUTS = (
@@ -111,22 +113,15 @@ def _texts(
 
 def _signatures(plan: Plan) -> Signatures:
     metas = {meta.operator: meta for meta in plan.metas if meta.rule in _SHAPED_BY_CALL}
-    metas |= {meta.operator: meta for meta in _given_metas(plan.entries)}
+    metas |= {meta.operator: meta for meta in given_metas(plan.entries)}
     return Signatures(plan.custom, gradient_operators(plan), metas)
 
 
-def _given_metas(entries: Iterable[Entry]) -> list[Meta]:
-    """The meta functions of operators of ATen in the place of PyTorch's meta kernels, once each."""
-    links = (link for entry in entries for link in entry.chain)
-    found = {link.meta.operator: link.meta for link in links if link.meta}
-    return [found[name] for name in sorted(found)]
-
-
 def _meta_declarations(entries: Iterable[Entry], signatures: Signatures) -> list[tuple[Meta, str]]:
-    """The functions among them that authors must define, each declared in its namespace."""
+    """The functions that shape the results of operators of ATen, each declared in its namespace."""
     return [
         (meta, in_namespace_of(symbol, signatures[meta.operator].meta_declaration(name)))
-        for meta in _given_metas(entries)
+        for meta in given_metas(entries)
         if meta.rule is MetaRule.GIVEN
         for symbol in meta.sources
         for name in [symbol.rpartition("::")[2]]
@@ -174,7 +169,10 @@ def _kernels_header(plan: Plan, entries: Sequence[Entry], signatures: Signatures
     for function in autograd_declarations(plan.entries, signatures):
         key = ", backward" if function.kernel.backward else ", autograd"
         declare(function.kernel, key, {function.symbol: function.text})
-    for meta, text in [*meta_declarations(plan), *_meta_declarations(entries, signatures)]:
+    metas = [*meta_declarations(plan), *_meta_declarations(entries, signatures)]
+    for meta, text in metas:
+        if is_opsmiths(meta):
+            continue
         lines += [f"// {meta.operator}, meta ({meta.location})", text, ""]
     for class_, statics in members.items():
         lines += [_struct(class_, statics), ""]
@@ -230,11 +228,12 @@ def _kernels_of(plan: Plan, entries: Sequence[Entry], signatures: Signatures) ->
     Not the header with all of them, where another kernel would compile this file anew; but a class is
     declared as a whole.
     """
+    metas = [text for _, text in _meta_declarations(entries, signatures)]
     if any(entry.kernel and entry.kernel.class_name for entry in entries):
-        return [f'#include "{class_name(plan.backend)}NativeFunctions.h"\n']
+        return [f'#include "{class_name(plan.backend)}NativeFunctions.h"\n', *metas]
     declared = _declared_once(entries, signatures)
     kernels = [text for _, each in declared for text in _in_namespaces(each.by_symbol)]
-    return [*kernels, *(text for _, text in _meta_declarations(entries, signatures))]
+    return [*kernels, *metas]
 
 
 def _shard(plan: Plan, entries: Sequence[Entry], signatures: Signatures) -> str:

@@ -2,21 +2,28 @@
 
 PyTorch traces with such kernels (torch.compile, torch.export), and derived code allocates by them.  A
 rule is used only where it cannot be wrong; everything else needs ``meta:`` in the description.  An operator
-of ATen has PyTorch's; what the description gives takes its place in derived code only.  Called by the
-resolver.
+of ATen has PyTorch's; what the description gives takes its place in derived code only, and of those that
+PyTorch has in Python, opsmith's (``meta_functions.yaml``).  Called by the resolver.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from pathlib import Path
 
-from opsmith.description import GivenMeta, Library
+import msgspec
+
+from opsmith.description import GivenMeta, Library, read_document
+from opsmith.description.custom import DescribedMeta, read_meta
 from opsmith.errors import KernelDuplicate, KernelRejected, nearest
 from opsmith.plan.derivation import is_pointwise
 from opsmith.plan.model import Meta, MetaRule, computes_by_element
 from opsmith.schema import Catalogue, Group, Operator, Variant
 from opsmith.schema.catalogue import function_schema, result_types
+
+_FUNCTIONS = Path(__file__).with_name("meta_functions.yaml")
 
 
 class Metas:
@@ -44,6 +51,9 @@ class Metas:
                 _reject_second(here.setdefault(name, meta), meta)
                 self._check(meta, catalogue.operators[name])
                 self._given.setdefault(name, meta)
+        for meta in meta_functions():
+            if meta.operator in catalogue.operators:
+                self._given.setdefault(meta.operator, meta)
         self.catalogue = _with_metas(catalogue, self._given)
         """The catalogue, in which the operators that the description shapes have a meta kernel."""
 
@@ -128,6 +138,26 @@ class Metas:
                     location=meta.location,
                     remedy=f"name an argument that is a `{kind}`, or a C++ function that makes the result",
                 )
+
+
+class _Shaped(msgspec.Struct, forbid_unknown_fields=True):
+    op: str
+    meta: str | DescribedMeta
+
+
+@functools.cache
+def meta_functions() -> tuple[GivenMeta, ...]:
+    """What opsmith says of the shapes of operators of ATen, whatever library has the kernels."""
+    document = read_document(_FUNCTIONS)
+    return tuple(
+        read_meta(document, ("metas", index), shaped.op, shaped.meta)
+        for index, shaped in enumerate(document.convert(list[_Shaped], "metas"))
+    )
+
+
+def is_opsmiths(meta: Meta) -> bool:
+    """Whether the function is one of :func:`meta_functions`, which no author has to define."""
+    return meta.location is not None and meta.location.path == _FUNCTIONS
 
 
 def _meta(operator: str, given: GivenMeta) -> Meta:

@@ -212,6 +212,13 @@ def takes_all(kernel: Kernel) -> bool:
     return not (kernel.abi is Abi.EXECUTORCH or kernel.dtypes or kernel.arg_meta or may_fail)
 
 
+def given_metas(entries: Iterable[Entry]) -> list[Meta]:
+    """What shapes results of operators of ATen in the place of PyTorch's meta kernels, once each."""
+    links = (link for entry in entries for link in entry.chain)
+    found = {link.meta.operator: link.meta for link in links if link.meta}
+    return [found[name] for name in sorted(found)]
+
+
 def claims_of(kernel: Kernel) -> str:
     """The calls that ``kernel`` claims to take: ``self Float/Half, other Float``; empty for all calls."""
     claims = [

@@ -33,6 +33,7 @@
 #include <ATen/ops/rrelu_with_noise_ops.h>
 #include <ATen/ops/topk_meta.h>
 #include <ATen/ops/topk_ops.h>
+#include <opsmith/generated/custom_meta.h>
 #include <opsmith/generated/factory.h>
 #include <opsmith/generated/generator_argument.h>
 #include <opsmith/generated/lazy_operands.h>
@@ -294,14 +295,13 @@ at::Tensor& addmm_(at::Tensor& self, const at::Tensor& mat1, const at::Tensor& m
 // Tensor(a!)
 //
 // derived: from the kernel of `bernoulli_.float`: copies self into out and runs `chip::bernoulli_`
-// (kernels.yaml:10:6) on it; shape and dtype from the operator's kernel for the meta device
+// (kernels.yaml:10:6) on it; shape and dtype from `self` (opsmith/plan/meta_functions.yaml:113:23)
 at::Tensor& bernoulli_float_out(const at::Tensor& self, double p, ::std::optional<at::Generator> generator,
                                 at::Tensor& out) {
   const opsmith::Call<opsmith::Operands::kAny, opsmith::Runs::kOnDevice> call("aten::bernoulli.float_out",
                                                                               self, out);
   opsmith::check_generator_of(generator, self, out);
-  const auto shape =
-      at::_ops::bernoulli_p::redispatch(opsmith::kMeta, opsmith::meta(self), p, ::std::nullopt);
+  const auto shape = opsmith::meta_like(opsmith::meta(self));
   auto result = opsmith::result_in(out, shape, self);
   auto operand = opsmith::operand_in(result, self);
   ::chip::bernoulli_(operand, p, generator);
@@ -313,13 +313,12 @@ at::Tensor& bernoulli_float_out(const at::Tensor& self, double p, ::std::optiona
 // aten::bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor
 //
 // derived: from the kernel of `bernoulli_.float`: copies self into a new result and runs
-// `chip::bernoulli_` (kernels.yaml:10:6) on it; shape and dtype from the operator's kernel for the meta
-// device
+// `chip::bernoulli_` (kernels.yaml:10:6) on it; shape and dtype from `self`
+// (opsmith/plan/meta_functions.yaml:113:23)
 at::Tensor bernoulli_p(const at::Tensor& self, double p, ::std::optional<at::Generator> generator) {
   const opsmith::Call<opsmith::Operands::kAny, opsmith::Runs::kOnDevice> call("aten::bernoulli.p", self);
   opsmith::check_generator_of(generator, self);
-  auto result = opsmith::allocate_as(
-      at::_ops::bernoulli_p::redispatch(opsmith::kMeta, opsmith::meta(self), p, ::std::nullopt));
+  auto result = opsmith::allocate_as(opsmith::meta_like(opsmith::meta(self)));
   auto operand = opsmith::operand_in(result, self);
   ::chip::bernoulli_(operand, p, generator);
   opsmith::finish(result, operand);

@@ -30,8 +30,8 @@ StreamCounts stream_counts(int device) {
 
 void Record::complete() {
   time_ = std::chrono::steady_clock::now();
-  // Sequentially consistent: libstdc++ wakes nobody where it reads that nobody waits, and would read that before
-  // a release store is seen.
+  // Sequentially consistent: libstdc++ wakes nobody where it reads that nobody waits, and would read that
+  // before a release store is seen.
   done_.store(1);
   done_.notify_all();
 }

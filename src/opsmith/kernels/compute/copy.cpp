@@ -3,11 +3,10 @@
 
 #include <opsmith/device/copy.h>
 
-#include <cmath>
-
 #include <ATen/ScalarOps.h>
 #include <ATen/ops/empty.h>
 
+#include "../meta/result_sizes.h"
 #include "launch.h"
 
 namespace opsmith::compute {
@@ -19,17 +18,6 @@ bool is_copied_here(const at::Tensor& tensor) {
   return tensor.is_privateuseone() && !tensor.is_neg() && !tensor.is_conj() &&
          (known || dtype == at::kFloat || dtype == at::kDouble || dtype == at::kHalf ||
           dtype == at::kBFloat16);
-}
-
-// As PyTorch counts: whole numbers of 64 bits by themselves, and all else in double.
-int64_t length_of_range(const at::Scalar& start, const at::Scalar& end, const at::Scalar& step,
-                        at::ScalarType dtype) {
-  if (dtype != at::kLong) {
-    return static_cast<int64_t>(std::ceil((end.toDouble() - start.toDouble()) / step.toDouble()));
-  }
-  const int64_t by = step.toLong();
-  TORCH_CHECK_VALUE(by != 0, "step must be nonzero");
-  return (end.toLong() - start.toLong() + by - (by > 0 ? 1 : -1)) / by;
 }
 
 }  // namespace
@@ -64,14 +52,7 @@ at::Tensor& fill_(at::Tensor& self, const at::Scalar& value) {
 }
 
 at::Tensor& arange(const at::Scalar& start, const at::Scalar& end, const at::Scalar& step, at::Tensor& out) {
-  const double from = start.toDouble();
-  const double to = end.toDouble();
-  const double by = step.toDouble();
-  TORCH_CHECK(by != 0, "step must be nonzero");
-  TORCH_CHECK(std::isfinite(from) && std::isfinite(to), "unsupported range: ", from, " -> ", to);
-  TORCH_CHECK((by > 0 && to >= from) || (by < 0 && to <= from),
-              "upper bound and lower bound inconsistent with step sign");
-  const int64_t length = length_of_range(start, end, step, out.scalar_type());
+  const int64_t length = meta_functions::arange_length(start, end, step, out.scalar_type());
   if (out.numel() != length) {
     out.resize_({length});
   }

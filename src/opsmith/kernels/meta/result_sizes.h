@@ -3,6 +3,9 @@
 
 #include "../common/checked_sizes.h"
 
+#include <cmath>
+#include <limits>
+
 #include <ATen/core/Tensor.h>
 #include <c10/util/Exception.h>
 
@@ -35,6 +38,28 @@ inline at::DimVector convolution_result(const at::Tensor& input, const at::Tenso
     sizes.push_back(value_of(size, "convolution"));
   }
   return sizes;
+}
+
+// Of arange, which raises what PyTorch does. As PyTorch counts: whole numbers of 64 bits by themselves, all
+// else in double.
+inline int64_t arange_length(const at::Scalar& start, const at::Scalar& end, const at::Scalar& step,
+                             at::ScalarType dtype) {
+  const double from = start.toDouble();
+  const double to = end.toDouble();
+  const double by = step.toDouble();
+  TORCH_CHECK(by != 0, "step must be nonzero");
+  TORCH_CHECK(std::isfinite(from) && std::isfinite(to), "unsupported range: ", from, " -> ", to);
+  TORCH_CHECK((by > 0 && to >= from) || (by < 0 && to <= from),
+              "upper bound and lower bound inconsistent with step sign");
+  if (dtype == at::kLong) {
+    const int64_t whole = step.toLong();
+    TORCH_CHECK_VALUE(whole != 0, "step must be nonzero");
+    return (end.toLong() - start.toLong() + whole - (whole > 0 ? 1 : -1)) / whole;
+  }
+  const double length = std::ceil((to - from) / by);
+  TORCH_CHECK(length < static_cast<double>(std::numeric_limits<int64_t>::max()),
+              "invalid size, possible overflow?");
+  return static_cast<int64_t>(length);
 }
 
 }  // namespace opsmith::meta_functions
