@@ -22,6 +22,11 @@ constexpr int64_t kFewGroups = 8;
 // products; where its rows are, for tiles that read them, which cost a tile little more than panels do.
 constexpr int64_t kFewRows = 16;
 constexpr int64_t kUnpackedRows = 24;
+// With more rows too, where the processor knows all pages of b, and its rows do not take one another's place
+// in the first-level cache.
+constexpr int64_t kUnpackedManyRows = 96;
+constexpr int64_t kFewPages = 1 << 20;
+constexpr int64_t kSamePlace = 1024;
 // Nor does it save anything of a b that stays in the first-level cache.
 constexpr int64_t kUnpackedSize = 4096;
 // Of panels that are packed at a time, so that they stay in the second-level cache.
@@ -423,8 +428,11 @@ bool multiply(KernelRuntimeContext& context, Product<T> p, const ProductFunction
     multiply_dots(p, with);
     return true;
   }
-  const bool is_small = kIsFloat && p.depth * p.columns <= kUnpackedSize;
-  const bool is_unpacked = (p.rows <= kUnpackedRows || is_small) && (p.b.column == 1 || p.columns == 1);
+  const int64_t size_of_b = p.depth * p.columns;
+  const bool is_small = size_of_b <= kUnpackedSize ||
+                        (p.rows <= kUnpackedManyRows && size_of_b < kFewPages && p.b.row % kSamePlace != 0);
+  const bool is_unpacked =
+      (p.rows <= kUnpackedRows || (kIsFloat && is_small)) && (p.b.column == 1 || p.columns == 1);
   const bool is_tiled =
       kIsFloat && is_unpacked && p.c.column == 1 && (p.columns >= kPanel || p.rows > kFewRows);
   // Few columns of many rows, as those of a thin b: rather a's rows as b's columns.

@@ -12,8 +12,11 @@ namespace {
 constexpr int kVectors = kPanel / kLanes;  // of a panel
 // Of b, so that a tile's part of it stays in the second-level cache.
 constexpr int64_t kDepth = 768;
-// Of rows of b that are not packed: their pages stay known while the panels are taken from them.
+// Of rows of b that are not packed. With few tiles of rows their pages stay known while the panels are taken
+// from them; with more a tile's part of b stays in the second-level cache.
 constexpr int64_t kUnpackedDepth = 64;
+constexpr int64_t kUnpackedManyDepth = 384;
+constexpr int64_t kFewTiles = 4;
 
 template <class T>
 OPSMITH_INLINE void put(T* c, F x, int64_t lanes) {
@@ -76,6 +79,29 @@ OPSMITH_INLINE void store_sums(float* block, F (&sums)[R][V]) {
   }
 }
 
+// A whole tile whose sums are not scaled, right from the registers; `adds` what is there already.
+template <int R, int V>
+OPSMITH_INLINE void put_sums(F (&sums)[R][V], float* c, int64_t c_row, const float* bias,
+                             const float* row_bias, bool adds) {
+  // -0 leaves each value, zeros of either sign too, as it is.
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+    const F of_row = splat(row_bias == nullptr ? -0.0f : row_bias[r]);
+#pragma GCC unroll 8
+    for (int v = 0; v < V; ++v) {
+      float* const to = c + r * c_row + v * kLanes;
+      F value = sums[r][v] + of_row;
+      if (bias != nullptr) {
+        value = value + load(bias + v * kLanes);
+      }
+      if (adds) {
+        value = value + load(to);
+      }
+      store(to, value);
+    }
+  }
+}
+
 // Not inlined: gcc 12 would keep the sums in memory.
 template <int R, int P>
 __attribute__((noinline)) void tile(const Matmul<float>& g, const float* a, const float* b, int64_t depth,
@@ -101,6 +127,10 @@ __attribute__((noinline)) void tile(const Matmul<float>& g, const float* a, cons
     }
     a += a_depth;
     b += b_depth;
+  }
+  if (g.alpha == 1.0f && (beta == 0.0f || beta == 1.0f) && columns >= V * kLanes) {
+    put_sums(sums, c, g.c_row, bias, row_bias, beta != 0.0f);
+    return;
   }
   alignas(64) float block[R * V * kLanes];
   store_sums(block, sums);
@@ -299,9 +329,9 @@ OPSMITH_INLINE int64_t of_tile(int64_t count, int64_t most) {
   return tiles == 0 ? 0 : (count + tiles - 1) / tiles;
 }
 
-int64_t depth_together(const Matmul<float>& g, bool is_single_tile) {
+int64_t depth_together(const Matmul<float>& g, bool is_single_tile, bool has_few_tiles) {
   if (g.b_depth != kPanel) {
-    return kUnpackedDepth;
+    return has_few_tiles ? kUnpackedDepth : kUnpackedManyDepth;
   }
   // A single tile of rows reads panels once, in whatever order.
   return is_single_tile ? g.depth : kDepth;
@@ -344,7 +374,8 @@ void matmul_float(const Matmul<float>& g, int64_t row_begin, int64_t row_end, in
   }
   const int64_t rows_of_tile = of_tile(row_end - row_begin, kTileRows);
   const int64_t panels_of_tile = of_tile(panel_end - panel_begin, most_panels(rows_of_tile));
-  const int64_t together = depth_together(g, row_end - row_begin == rows_of_tile);
+  const bool has_few_tiles = row_end - row_begin <= kFewTiles * rows_of_tile;
+  const int64_t together = depth_together(g, row_end - row_begin == rows_of_tile, has_few_tiles);
   const int64_t blocks = g.depth == 0 ? 0 : (g.depth + together - 1) / together;
   const int64_t most = blocks == 0 ? 0 : (g.depth + blocks - 1) / blocks;
   for (int64_t from = 0; from < g.depth; from += most) {
@@ -352,7 +383,7 @@ void matmul_float(const Matmul<float>& g, int64_t row_begin, int64_t row_end, in
     for (int64_t panel = panel_begin; panel < panel_end; panel += panels_of_tile) {
       const int64_t panels = least(panels_of_tile, panel_end - panel);
       const int64_t column = panel * kPanel;
-      if (g.b_depth != kPanel && panel + panels_of_tile < panel_end) {
+      if (g.b_depth != kPanel && has_few_tiles && panel + panels_of_tile < panel_end) {
         // The rows of b that the next panel takes.
         const float* const next = g.b + (panel + panels_of_tile) * g.b_panel + from * g.b_depth;
         prefetch(next, g.b_depth, depth);
