@@ -655,15 +655,59 @@ bool multiply_pixels(const MapProduct<T>& p, int64_t place) {
   return multiply(p.convolution.context, product, p.with.product);
 }
 
+// Maps whose planes lie in one run, at a place in the kernel: the weight times each sample's planes.
+Product<float> product_of_planes(const MapProduct<float>& p, int64_t place) {
+  Product<float> product;
+  product.batches = p.result.batch;
+  product.rows = p.rows();
+  product.columns = p.result.pixels();
+  product.depth = p.source_channels();
+  product.a = {p.weight(0) + place, p.row_stride(), p.channel_stride(), 0};
+  product.b = {p.source.data, p.source.channel_stride, 1, p.source.batch_stride};
+  product.row_bias = p.bias;
+  product.c = {p.result.data, p.result.channel_stride, 1, p.result.batch_stride};
+  return product;
+}
+
+template <class T>
+bool has_one_run(const FeatureMap<T>& map) {
+  int64_t next = 1;
+  for (int64_t d = kSpatial - 1; d >= 0; --d) {
+    if (map.size[d] != 1 && map.stride[d] != next) {
+      return false;
+    }
+    next *= map.size[d];
+  }
+  return true;
+}
+
+// Whether each pixel of the result is that of the source at its place, times one weight for each channel.
+template <class T>
+bool is_pointwise(const MapProduct<T>& p, const WindowDim (&dims)[kSpatial]) {
+  for (int64_t d = 0; d < kSpatial; ++d) {
+    if (dims[d].kernel_size != 1 || dims[d].first != 0 || p.source.size[d] != p.result.size[d] ||
+        dims[d].count != p.result.size[d] || (dims[d].count != 1 && dims[d].step != 1)) {
+      return false;
+    }
+  }
+  return p.convolution.groups == 1;
+}
+
 template <class T>
 bool multiply_products(const MapProduct<T>& p, const WindowDim (&dims)[kSpatial]) {
   const int64_t kernel_size = dims[0].kernel_size * dims[1].kernel_size * dims[2].kernel_size;
+  const int64_t first[kSpatial] = {};
   if (kernel_size == 1 && p.convolution.groups == 1 && p.source.pixels() == 1 && p.result.pixels() == 1 &&
       p.result.channel_stride == 1 && dims[0].first == 0 && dims[1].first == 0 && dims[2].first == 0) {
-    const int64_t first[kSpatial] = {};
     return multiply_pixels(p, weight_offset(p.convolution.weight, dims, first));
   }
   if constexpr (std::is_same_v<T, float>) {
+    if (p.bias == nullptr && is_pointwise(p, dims) && has_one_run(p.source) && has_one_run(p.result)) {
+      const Product<float> product = product_of_planes(p, weight_offset(p.convolution.weight, dims, first));
+      if (reads_rows(product)) {
+        return multiply(p.convolution.context, product, p.with.product);
+      }
+    }
     const WinogradEnd end = multiply_by_winograd(p, dims);
     if (end != WinogradEnd::kNotFinite) {
       return end == WinogradEnd::kDone;

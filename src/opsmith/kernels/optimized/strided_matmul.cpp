@@ -124,6 +124,7 @@ Matmul<T> matmul_of(const Product<T>& p, int64_t batch) {
   set_operands(matmul, p, batch);
   matmul.a_depth = p.a.column;
   matmul.columns = p.columns;
+  matmul.row_bias = p.row_bias;
   return matmul;
 }
 
@@ -255,6 +256,7 @@ bool multiply_packing(KernelRuntimeContext& context, const Product<T>& p, const 
       matmul.depth = depth;
       if (k != 0) {
         matmul.bias = nullptr;
+        matmul.row_bias = nullptr;
         matmul.beta = 1.0f;
       }
       with.matmul(matmul, at.row, at.row_end, at.first, at.end);
@@ -396,6 +398,15 @@ bool multiply_widened(KernelRuntimeContext& context, const Product<Float16>& p,
 }  // namespace
 
 template <class T>
+bool reads_rows(const Product<T>& p) {
+  const int64_t size = p.depth * p.columns;
+  const bool is_small =
+      size <= kUnpackedSize || (p.rows <= kUnpackedManyRows && size < kFewPages && p.b.row % kSamePlace != 0);
+  return (p.rows <= kUnpackedRows || (std::is_same_v<T, float> && is_small)) &&
+         (p.b.column == 1 || p.columns == 1);
+}
+
+template <class T>
 bool multiply(KernelRuntimeContext& context, Product<T> p, const ProductFunctions<T>& with) {
   constexpr bool kIsFloat = std::is_same_v<T, float>, kIsFloat16 = std::is_same_v<T, Float16>;
   if (p.batches == 0 || p.rows == 0 || p.columns == 0) {
@@ -428,11 +439,7 @@ bool multiply(KernelRuntimeContext& context, Product<T> p, const ProductFunction
     multiply_dots(p, with);
     return true;
   }
-  const int64_t size_of_b = p.depth * p.columns;
-  const bool is_small = size_of_b <= kUnpackedSize ||
-                        (p.rows <= kUnpackedManyRows && size_of_b < kFewPages && p.b.row % kSamePlace != 0);
-  const bool is_unpacked =
-      (p.rows <= kUnpackedRows || (kIsFloat && is_small)) && (p.b.column == 1 || p.columns == 1);
+  const bool is_unpacked = reads_rows(p);
   const bool is_tiled =
       kIsFloat && is_unpacked && p.c.column == 1 && (p.columns >= kPanel || p.rows > kFewRows);
   // Few columns of many rows, as those of a thin b: rather a's rows as b's columns.
@@ -467,6 +474,7 @@ bool multiply(KernelRuntimeContext& context, Product<T> p, const ProductFunction
   }
 }
 
+template bool reads_rows(const Product<float>&);
 template bool multiply(KernelRuntimeContext&, Product<float>, const ProductFunctions<float>&);
 template bool multiply(KernelRuntimeContext&, Product<Bfloat16>, const ProductFunctions<Bfloat16>&);
 template bool multiply(KernelRuntimeContext&, Product<Float16>, const ProductFunctions<Float16>&);

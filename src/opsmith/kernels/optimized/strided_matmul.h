@@ -36,6 +36,7 @@ struct Product {
   Matrix<const T> b;
   Matrix<T> c;
   const T* bias = nullptr;
+  const T* row_bias = nullptr;  // of float32, where rows of b are read and c has more than a panel's columns
   float alpha = 1.0f;
   float beta = 0.0f;
   Temporary<T> copy = {};      // of a, where its depth was not contiguous
@@ -73,6 +74,12 @@ constexpr int64_t panel_size(int64_t depth) {
 constexpr int64_t panels_of(int64_t columns) {
   return (columns + kPanel - 1) / kPanel;
 }
+
+// Whether rows of b are read where they lie: packing them would take longer than it saves.
+template <class T>
+bool reads_rows(const Product<T>& product);
+
+extern template bool reads_rows(const Product<float>&);
 
 // False where there was no memory for panels; the context then has failed.
 template <class T>
