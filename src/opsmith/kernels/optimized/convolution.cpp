@@ -305,15 +305,18 @@ bool pack_weight(const MapProduct<T>& p, const WindowDim (&dims)[kSpatial], int6
     if (kernel_size == 1 && end - begin == kTogether && from[kTogether - 1] == from[0] + kTogether - 1) {
       for (; c + kTogether <= channels; c += kTogether) {
         T square[kTogether][kTogether];
-        for (int64_t k = 0; k < kTogether; ++k) {
-          const T* const line = from[0] + (c + k) * p.channel_stride() + places[0];
-          __builtin_prefetch(line + kTogether * p.channel_stride());
-          std::copy_n(line, kTogether, square[k]);
+        const T* const lines = from[0] + c * p.channel_stride() + places[0];
+        if constexpr (std::is_same_v<T, float>) {
+          p.with.product.pack(lines, 1, p.channel_stride(), kTogether, kTogether, square[0]);
+        } else {
+          for (int64_t k = 0; k < kTogether; ++k) {
+            for (int64_t i = 0; i < kTogether; ++i) {
+              square[i][k] = lines[k * p.channel_stride() + i];
+            }
+          }
         }
         for (int64_t i = 0; i < kTogether; ++i) {
-          for (int64_t k = 0; k < kTogether; ++k) {
-            to[i][c + k] = square[k][i];
-          }
+          std::copy_n(square[i], kTogether, to[i] + c);
         }
       }
     }

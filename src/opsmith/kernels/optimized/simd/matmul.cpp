@@ -531,13 +531,26 @@ OPSMITH_INLINE Unit unit_at(const T* p) {
 #define OPSMITH_LANES(x, y, ...) __builtin_shuffle(x, y, Four{__VA_ARGS__})
 #endif
 
-// Columns whose depth is contiguous, 4 × 4 units at a time.
+// Columns whose depth is contiguous, a square of units at a time: as large as a vector of a panel's columns
+// makes possible, or 4 × 4.
 template <class Unit, class T>
 OPSMITH_INLINE void pack_columns(const T* b, int64_t column_stride, int64_t units, int64_t columns,
                                  T* panel) {
   constexpr int64_t kEach = sizeof(Unit) / sizeof(T);
   typedef uint32_t Four __attribute__((vector_size(16)));
   int64_t k = 0;
+  if constexpr (kLanes == kPanel) {
+    for (; columns == kPanel && k + kPanel <= units; k += kPanel) {
+      F square[kPanel];
+      for (int64_t j = 0; j < kPanel; ++j) {
+        square[j] = load(reinterpret_cast<const float*>(b + j * column_stride + k * kEach));
+      }
+      transpose(square);
+      for (int64_t i = 0; i < kPanel; ++i) {
+        store(reinterpret_cast<float*>(panel + (k + i) * kPanel * kEach), square[i]);
+      }
+    }
+  }
   for (; k + 4 <= units; k += 4) {
     for (int64_t j = 0; j < kPanel; j += 4) {
       if (j + 4 > columns) {

@@ -38,6 +38,10 @@
 
 namespace opsmith::optimized::OPSMITH_ISA {
 
+// Of vectors of 16 lanes alone.
+template <class Vector>
+void transpose(Vector (&rows)[16]);
+
 // ---- parts of vectors, where the instruction set has no masks for elements of T
 
 template <class T>

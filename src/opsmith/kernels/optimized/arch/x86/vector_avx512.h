@@ -53,6 +53,38 @@ OPSMITH_INLINE F nearest_integer(F x) {
   return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 
+// Lane j of row i becomes lane i of row j.
+OPSMITH_INLINE void transpose(F (&rows)[16]) {
+  F pairs[16];
+#pragma GCC unroll 8
+  for (int i = 0; i < 16; i += 2) {
+    pairs[i] = _mm512_unpacklo_ps(rows[i], rows[i + 1]);
+    pairs[i + 1] = _mm512_unpackhi_ps(rows[i], rows[i + 1]);
+  }
+  // Of rows i to i + 3, the columns m, m + 4, m + 8 and m + 12 in fours[i + m].
+  F fours[16];
+#pragma GCC unroll 4
+  for (int i = 0; i < 16; i += 4) {
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; ++half) {
+      const __m512d upper = (__m512d)pairs[i + half], lower = (__m512d)pairs[i + 2 + half];
+      fours[i + 2 * half] = (F)_mm512_unpacklo_pd(upper, lower);
+      fours[i + 2 * half + 1] = (F)_mm512_unpackhi_pd(upper, lower);
+    }
+  }
+#pragma GCC unroll 4
+  for (int m = 0; m < 4; ++m) {
+    const F even_top = _mm512_shuffle_f32x4(fours[m], fours[4 + m], 0x88),
+            odd_top = _mm512_shuffle_f32x4(fours[m], fours[4 + m], 0xdd),
+            even_end = _mm512_shuffle_f32x4(fours[8 + m], fours[12 + m], 0x88),
+            odd_end = _mm512_shuffle_f32x4(fours[8 + m], fours[12 + m], 0xdd);
+    rows[m] = _mm512_shuffle_f32x4(even_top, even_end, 0x88);
+    rows[4 + m] = _mm512_shuffle_f32x4(odd_top, odd_end, 0x88);
+    rows[8 + m] = _mm512_shuffle_f32x4(even_top, even_end, 0xdd);
+    rows[12 + m] = _mm512_shuffle_f32x4(odd_top, odd_end, 0xdd);
+  }
+}
+
 OPSMITH_INLINE __mmask16 first(int64_t n) {
   return static_cast<__mmask16>((1u << n) - 1);
 }
