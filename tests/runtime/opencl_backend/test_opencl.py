@@ -187,6 +187,10 @@ VALUES: dict[str, Callable[[Tensor], Any]] = {
         x.long() & 1,
         x.long().sum(),
     ),
+    "a range of steps that int32 has none of": lambda x: torch.arange(
+        0, 4, 0.5, dtype=torch.int32, device=x.device
+    ),
+    "choices by bytes": lambda x: torch.where((x > 0).byte(), x, -x),
     "choices": lambda x: (torch.where(x > 0, x, -x), x.masked_fill(x < 0, 7.0), x.clamp_min(0.25)),
     "numbers of the CPU": lambda x: (x + torch.tensor(2.0), 3 - x, torch.tensor(1.5) * x),
     "numbers that integers wrap": lambda x: (
