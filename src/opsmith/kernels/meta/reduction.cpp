@@ -10,7 +10,7 @@
 namespace opsmith::meta_functions {
 namespace {
 
-at::Tensor reduced(const at::Tensor& self, at::OptionalIntArrayRef dims, bool keepdim) {
+at::Tensor reduced(const at::Tensor& self, at::OptionalIntArrayRef dims, bool keepdim, at::ScalarType dtype) {
   const auto mask = at::dim_list_to_bitset(
       dims.has_value() && !dims->empty() ? std::optional<at::IntArrayRef>(*dims) : std::nullopt, self.dim());
   at::DimVector sizes;
@@ -21,13 +21,13 @@ at::Tensor reduced(const at::Tensor& self, at::OptionalIntArrayRef dims, bool ke
       sizes.push_back(1);
     }
   }
-  return contiguous(sizes, c10::toRealValueType(self.scalar_type()));
+  return contiguous(sizes, dtype);
 }
 
 // The result of a variance, or of what is made of it: ATen warns of divisors that are not positive.
 at::Tensor varied(const char* name, const at::Tensor& self, at::OptionalIntArrayRef dims,
                   const std::optional<at::Scalar>& correction, bool keepdim) {
-  at::Tensor result = reduced(self, dims, keepdim);
+  at::Tensor result = reduced(self, dims, keepdim, c10::toRealValueType(self.scalar_type()));
   warn_of_correction(name, self, result, correction.value_or(1).toDouble());
   return result;
 }
@@ -77,7 +77,8 @@ at::Tensor deviation(const at::Tensor& self, at::OptionalIntArrayRef dim,
 std::tuple<at::Tensor, at::Tensor> variance_and_mean(const at::Tensor& self, at::OptionalIntArrayRef dim,
                                                      const std::optional<at::Scalar>& correction,
                                                      bool keepdim) {
-  return {varied("var_mean", self, dim, correction, keepdim), reduced(self, dim, keepdim)};
+  return {varied("var_mean", self, dim, correction, keepdim),
+          reduced(self, dim, keepdim, self.scalar_type())};
 }
 
 }  // namespace opsmith::meta_functions
