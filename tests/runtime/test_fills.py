@@ -76,3 +76,12 @@ def test_a_number_that_does_not_fit_is_refused_as_on_the_cpu(
         except RuntimeError as error:
             results.append(str(error))
     assert results[0].endswith(results[1])  # a refusal names the operator and its kernel first
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.uint16, torch.float8_e5m2])
+def test_an_out_of_another_dtype_is_refused(dtype: torch.dtype) -> None:
+    x = torch.zeros(3, dtype=dtype, device="sim")
+    out = torch.zeros(3, dtype=torch.int32, device="sim")
+    with pytest.raises(RuntimeError, match=r"^Expected out tensor to have dtype .*, but got int"):
+        torch.ops.aten.fill.Scalar_out(x, 2, out=out)
+    assert out.tolist() == [0, 0, 0]

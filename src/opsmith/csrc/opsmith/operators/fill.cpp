@@ -36,6 +36,8 @@ at::Tensor& zero_(at::Tensor& self) {
 }
 
 at::Tensor& fill_scalar_out(const at::Tensor& self, const at::Scalar& value, at::Tensor& out) {
+  TORCH_CHECK(out.dtype() == self.dtype(), "Expected out tensor to have dtype ", self.dtype(), ", but got ",
+              out.dtype(), " instead");
   const at::Tensor element = at::detail::scalar_tensor_static(value, self.scalar_type(), at::kCPU);
   at::native::resize_output(out, self.sizes());
   switch (element.element_size()) {
