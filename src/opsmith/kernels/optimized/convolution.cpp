@@ -667,7 +667,6 @@ Product<float> product_of_planes(const MapProduct<float>& p, int64_t place) {
   product.depth = p.source_channels();
   product.a = {p.weight(0) + place, p.row_stride(), p.channel_stride(), 0};
   product.b = {p.source.data, p.source.channel_stride, 1, p.source.batch_stride};
-  product.row_bias = p.bias;
   product.c = {p.result.data, p.result.channel_stride, 1, p.result.batch_stride};
   return product;
 }
@@ -698,19 +697,20 @@ bool is_pointwise(const MapProduct<T>& p, const WindowDim (&dims)[kSpatial]) {
 
 template <class T>
 bool multiply_products(const MapProduct<T>& p, const WindowDim (&dims)[kSpatial]) {
-  const int64_t kernel_size = dims[0].kernel_size * dims[1].kernel_size * dims[2].kernel_size;
-  const int64_t first[kSpatial] = {};
-  if (kernel_size == 1 && p.convolution.groups == 1 && p.source.pixels() == 1 && p.result.pixels() == 1 &&
-      p.result.channel_stride == 1 && dims[0].first == 0 && dims[1].first == 0 && dims[2].first == 0) {
-    return multiply_pixels(p, weight_offset(p.convolution.weight, dims, first));
-  }
-  if constexpr (std::is_same_v<T, float>) {
-    if (p.bias == nullptr && is_pointwise(p, dims) && has_one_run(p.source) && has_one_run(p.result)) {
-      const Product<float> product = product_of_planes(p, weight_offset(p.convolution.weight, dims, first));
-      if (reads_rows(product)) {
+  if (is_pointwise(p, dims)) {
+    const int64_t first[kSpatial] = {};
+    const int64_t place = weight_offset(p.convolution.weight, dims, first);
+    if (p.result.pixels() == 1 && p.result.channel_stride == 1) {
+      return multiply_pixels(p, place);
+    }
+    if constexpr (std::is_same_v<T, float>) {
+      const Product<float> product = product_of_planes(p, place);
+      if (p.bias == nullptr && has_one_run(p.source) && has_one_run(p.result) && reads_rows(product)) {
         return multiply(p.convolution.context, product, p.with.product);
       }
     }
+  }
+  if constexpr (std::is_same_v<T, float>) {
     const WinogradEnd end = multiply_by_winograd(p, dims);
     if (end != WinogradEnd::kNotFinite) {
       return end == WinogradEnd::kDone;

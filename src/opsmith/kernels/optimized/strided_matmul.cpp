@@ -124,7 +124,6 @@ Matmul<T> matmul_of(const Product<T>& p, int64_t batch) {
   set_operands(matmul, p, batch);
   matmul.a_depth = p.a.column;
   matmul.columns = p.columns;
-  matmul.row_bias = p.row_bias;
   return matmul;
 }
 
@@ -256,7 +255,6 @@ bool multiply_packing(KernelRuntimeContext& context, const Product<T>& p, const 
       matmul.depth = depth;
       if (k != 0) {
         matmul.bias = nullptr;
-        matmul.row_bias = nullptr;
         matmul.beta = 1.0f;
       }
       with.matmul(matmul, at.row, at.row_end, at.first, at.end);

@@ -36,7 +36,6 @@ struct Product {
   Matrix<const T> b;
   Matrix<T> c;
   const T* bias = nullptr;
-  const T* row_bias = nullptr;  // of float32, where rows of b are read and c has more than a panel's columns
   float alpha = 1.0f;
   float beta = 0.0f;
   Temporary<T> copy = {};      // of a, where its depth was not contiguous
