@@ -52,7 +52,7 @@ void count(int64_t calls) {
   const c10::OperatorHandle operators[] = {dispatcher.findSchemaOrThrow("aten::add", "out"),
                                            dispatcher.findSchemaOrThrow("aten::cumsum", "out")};
   for (int64_t i = 0; i < calls; ++i) {
-    const opsmith::CountedFallback counted(operators[i % 2], nullptr);
+    const opsmith::CountedFallback counted(operators[i % 2], nullptr, 0);
   }
 }
 

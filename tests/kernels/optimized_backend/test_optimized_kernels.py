@@ -612,6 +612,7 @@ CONVOLVED: list[tuple[int, int, int, tuple[int, ...], tuple[int, ...], int]] = [
     (1, 5, 17, (33, 35), (3, 3), 1),  # an odd number of channels
     (1, 3, 40, (40, 44), (7, 7), 1),
     (3, 16, 40, (7, 7), (1, 1), 1),
+    (2, 800, 20, (5, 5), (1, 1), 1),  # one pixel at a time, deeper than what is packed at once
     (1, 100, 50, (6, 6), (3, 3), 1),  # deeper than what is multiplied at once
     (2, 6, 6, (9, 40), (3, 3), 6),  # depthwise
     (2, 6, 12, (9, 10), (3, 3), 6),

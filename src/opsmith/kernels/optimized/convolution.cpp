@@ -668,6 +668,7 @@ Product<float> product_of_planes(const MapProduct<float>& p, int64_t place) {
   product.a = {p.weight(0) + place, p.row_stride(), p.channel_stride(), 0};
   product.b = {p.source.data, p.source.channel_stride, 1, p.source.batch_stride};
   product.c = {p.result.data, p.result.channel_stride, 1, p.result.batch_stride};
+  product.row_bias = p.bias;
   return product;
 }
 
@@ -705,7 +706,7 @@ bool multiply_products(const MapProduct<T>& p, const WindowDim (&dims)[kSpatial]
     }
     if constexpr (std::is_same_v<T, float>) {
       const Product<float> product = product_of_planes(p, place);
-      if (p.bias == nullptr && has_one_run(p.source) && has_one_run(p.result) && reads_rows(product)) {
+      if (has_one_run(p.source) && has_one_run(p.result) && reads_rows(product)) {
         return multiply(p.convolution.context, product, p.with.product);
       }
     }

@@ -41,8 +41,9 @@ template <class T>
 void fill(const Product<T>& p) {
   for (int64_t batch = 0; batch < p.batches; ++batch) {
     for (int64_t i = 0; i < p.rows; ++i) {
+      const T of_row = p.row_bias != nullptr ? p.row_bias[i] : T{};
       for (int64_t j = 0; p.beta == 0.0f && j < p.columns; ++j) {
-        p.c.data[batch * p.c.batch + i * p.c.row + j * p.c.column] = p.bias != nullptr ? p.bias[j] : T{};
+        p.c.data[batch * p.c.batch + i * p.c.row + j * p.c.column] = p.bias != nullptr ? p.bias[j] : of_row;
       }
     }
   }
@@ -56,6 +57,7 @@ void transpose(Product<T>& p) {
   std::swap(p.a.row, p.a.column);
   std::swap(p.b.row, p.b.column);
   std::swap(p.c.row, p.c.column);
+  std::swap(p.bias, p.row_bias);
 }
 
 // Rows of a whose depth is contiguous, which dot products and pairs of bfloat16 need.
@@ -123,6 +125,7 @@ Matmul<T> matmul_of(const Product<T>& p, int64_t batch) {
   Matmul<T> matmul;
   set_operands(matmul, p, batch);
   matmul.a_depth = p.a.column;
+  matmul.row_bias = p.row_bias;
   matmul.columns = p.columns;
   return matmul;
 }
@@ -255,6 +258,7 @@ bool multiply_packing(KernelRuntimeContext& context, const Product<T>& p, const 
       matmul.depth = depth;
       if (k != 0) {
         matmul.bias = nullptr;
+        matmul.row_bias = nullptr;
         matmul.beta = 1.0f;
       }
       with.matmul(matmul, at.row, at.row_end, at.first, at.end);
@@ -430,7 +434,7 @@ bool multiply(KernelRuntimeContext& context, Product<T> p, const ProductFunction
     return true;
   }
   const bool b_has_depth = p.b.row == 1 || p.depth == 1;
-  if (p.rows <= kFewRows && b_has_depth) {
+  if (p.rows <= kFewRows && b_has_depth && p.row_bias == nullptr) {
     if (!make_depth_contiguous(context, p)) {
       return false;
     }

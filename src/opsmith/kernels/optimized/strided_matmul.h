@@ -24,8 +24,8 @@ struct Matrix {
   int64_t batch;
 };
 
-// c = alpha·a·b (+ bias of each column) + beta·c, with c of rows × columns and a sum over depth. c is not
-// read where beta is 0.
+// c = alpha·a·b (+ bias of each column, or of float32 row_bias of each row) + beta·c, with c of rows ×
+// columns and a sum over depth. c is not read where beta is 0.
 template <class T>
 struct Product {
   int64_t batches = 1;
@@ -36,6 +36,7 @@ struct Product {
   Matrix<const T> b;
   Matrix<T> c;
   const T* bias = nullptr;
+  const T* row_bias = nullptr;
   float alpha = 1.0f;
   float beta = 0.0f;
   Temporary<T> copy = {};      // of a, where its depth was not contiguous
