@@ -66,6 +66,8 @@ SPARSE: dict[str, Callable[[str], Tensor]] = {
     "CSR to_dense": lambda device: csr(device).to_dense(),
     "CSR mm": lambda device: csr(device) @ dense(device),
     "CSR add": lambda device: csr(device) + csr(device),
+    "CSR add of more": lambda device: csr(device).add_(torch.eye(3, device=device).to_sparse_csr()),
+    "CSR times CSR": lambda device: csr(device) @ csr(device),
     "CSR abs_": lambda device: csr(device).abs_(),
     "CSR reduce": lambda device: torch.sparse.mm(csr(device), dense(device), "amax"),
     "CSR sampled": lambda device: torch.sparse.sampled_addmm(

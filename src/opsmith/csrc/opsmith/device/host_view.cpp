@@ -552,6 +552,17 @@ at::Tensor HostViews::on_device(const at::Tensor& host, c10::DeviceIndex device)
                      impl);
 }
 
+at::Tensor HostViews::part_on_device(const at::Tensor& host, c10::DeviceIndex device) {
+  at::Tensor part = on_device(host, device);
+  if (host.defined() && find_tensor(host.unsafeGetTensorImpl(), /*on_host=*/true) == nullptr) {
+    const StorageEntry* const known = find_storage(host.storage().unsafeGetStorageImpl(), /*on_host=*/true);
+    if (known != nullptr && known->written) {
+      add(TensorEntry{part, host, static_cast<size_t>(known - storages_.data()), true, true});
+    }
+  }
+  return part;
+}
+
 HostViews::StorageEntry* HostViews::find_storage(const c10::StorageImpl* key, bool on_host) {
   if (C10_UNLIKELY(!positions_.empty())) {
     const auto found = positions_.find(key);

@@ -57,6 +57,10 @@ class HostViews {
   // resized or set has its new memory after commit().
   at::Tensor on_device(const at::Tensor& host, c10::DeviceIndex device);
 
+  // The same of a part of a sparse tensor that host code returned or wrote to. It may be a longer alias of
+  // the part that it was lent: commit() writes back all of it.
+  at::Tensor part_on_device(const at::Tensor& host, c10::DeviceIndex device);
+
  private:
   struct StorageEntry {
     c10::intrusive_ptr<c10::StorageImpl> device;

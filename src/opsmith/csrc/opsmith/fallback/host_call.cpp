@@ -96,7 +96,7 @@ at::Tensor HostCall::result(const at::Tensor& host) {
 
 at::Tensor HostCall::on_device(const at::Tensor& parted) {
   return with_parts(parted, c10::Device(c10::kPrivateUse1, device_),
-                    [&](const at::Tensor& part) { return views_.on_device(part, device_); });
+                    [&](const at::Tensor& part) { return views_.part_on_device(part, device_); });
 }
 
 void HostCall::commit() {
