@@ -44,6 +44,10 @@ constexpr int64_t kFewTasks = 8;
 // A group with up to so many channels on either side is summed up place by place of the kernel, rather than
 // as a product.
 constexpr int64_t kFewRows = 2;
+// A sample's pixels, from which on its gradient of a weight of one pixel is added by itself, and from which
+// on that is faster than where the weight is larger than the maps, too.
+constexpr int64_t kFewPixels = 48;
+constexpr int64_t kManyPixels = 128;
 // Of the weight's gradient: rows of the patches, and bytes of them, that are multiplied at once.
 constexpr int64_t kGradientRows = 1152;
 constexpr int64_t kGradientBytes = 262144;
@@ -684,21 +688,22 @@ bool has_one_run(const FeatureMap<T>& map) {
   return true;
 }
 
-// Whether each pixel of the result is that of the source at its place, times one weight for each channel.
+// Whether each pixel of a map of `size` is that of `source` at its place, times one weight for each channel.
 template <class T>
-bool is_pointwise(const MapProduct<T>& p, const WindowDim (&dims)[kSpatial]) {
+bool is_pointwise(int64_t groups, const FeatureMap<T>& source, const int64_t* size,
+                  const WindowDim (&dims)[kSpatial]) {
   for (int64_t d = 0; d < kSpatial; ++d) {
-    if (dims[d].kernel_size != 1 || dims[d].first != 0 || p.source.size[d] != p.result.size[d] ||
-        dims[d].count != p.result.size[d] || (dims[d].count != 1 && dims[d].step != 1)) {
+    if (dims[d].kernel_size != 1 || dims[d].first != 0 || source.size[d] != size[d] ||
+        dims[d].count != size[d] || (dims[d].count != 1 && dims[d].step != 1)) {
       return false;
     }
   }
-  return p.convolution.groups == 1;
+  return groups == 1;
 }
 
 template <class T>
 bool multiply_products(const MapProduct<T>& p, const WindowDim (&dims)[kSpatial]) {
-  if (is_pointwise(p, dims)) {
+  if (is_pointwise(p.convolution.groups, p.source, p.result.size, dims)) {
     const int64_t first[kSpatial] = {};
     const int64_t place = weight_offset(p.convolution.weight, dims, first);
     if (p.result.pixels() == 1 && p.result.channel_stride == 1) {
@@ -1162,6 +1167,28 @@ class LargeGradientProduct {
   int64_t pitch_;
 };
 
+// The weight's gradient where each pixel is multiplied by one weight and planes lie in one run: each sample's
+// planes of the small map times those of the large one.
+bool multiply_planes(const WeightProduct<float>& p) {
+  Product<float> product;
+  product.rows = p.small.channels;
+  product.columns = p.large.channels;
+  product.depth = p.small.pixels();
+  product.a = {p.small.data, p.small.channel_stride, 1, 0};
+  product.b = {p.large.data, 1, p.large.channel_stride, 0};
+  product.c = {p.convolution.weight.data, p.convolution.weight.small_stride,
+               p.convolution.weight.large_stride, 0};
+  for (int64_t sample = 0; sample < p.small.batch; ++sample) {
+    if (!multiply(p.convolution.context, product, p.with.product)) {
+      return false;
+    }
+    product.a.data += p.small.batch_stride;
+    product.b.data += p.large.batch_stride;
+    product.beta = 1.0f;
+  }
+  return true;
+}
+
 template <class T>
 bool multiply_weight(const WeightProduct<T>& p, int64_t weight_elements) {
   const int64_t* const size = p.small.size;
@@ -1183,9 +1210,17 @@ bool multiply_weight(const WeightProduct<T>& p, int64_t weight_elements) {
     return sum_depthwise_gradient(p, dims, points);
   }
   if constexpr (std::is_same_v<T, float>) {
+    const int64_t pixels = p.small.pixels();
+    // Threads share a sample's product, if it is large enough, and no samples.
+    const bool is_shared = p.small.batch == 1 || p.small.channels >= 256 || p.large.channels > 64;
+    const bool has_planes = is_shared && pixels >= kFewPixels && has_one_run(p.small) &&
+                            has_one_run(p.large) && is_pointwise(p.convolution.groups, p.large, size, dims);
     LargeGradientProduct product(p, dims, points);
-    if (product.is_apt()) {
+    if (!(has_planes && pixels >= kManyPixels) && product.is_apt()) {
       return product.run();
+    }
+    if (has_planes) {
+      return multiply_planes(p);
     }
   }
   return GradientProduct<T>(p, dims, points).run();

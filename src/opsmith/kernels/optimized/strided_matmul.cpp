@@ -16,8 +16,9 @@ namespace {
 // seldom.
 constexpr int64_t kPieceRows = 192;
 constexpr int64_t kPiecePanels = 4;
-// Pieces enough for all threads.
+// Pieces enough for all threads, and rows enough for b to be packed for them.
 constexpr int64_t kFewGroups = 8;
+constexpr int64_t kPackingRows = 128;
 // With no more rows than this packing b takes longer than it saves: where b's columns are contiguous, for dot
 // products; where its rows are, for tiles that read them, which cost a tile little more than panels do.
 constexpr int64_t kFewRows = 16;
@@ -176,8 +177,9 @@ class PackingPieces {
   // Of the panels from `begin` to `end`, each of which has `panel` elements.
   PackingPieces(const Product<T>& p, int64_t begin, int64_t end, int64_t panel)
       : p_(p), begin_(begin), end_(end), groups_(ceil_divided(end - begin, kPiecePanels)) {
-    // With few groups the rows are divided too, and each part of them packs b anew.
-    row_pieces_ = p.batches * groups_ >= kFewGroups ? 1 : std::max<int64_t>(1, p.rows / (2 * kPieceRows));
+    // With few groups the rows are divided too, and each thread packs b anew.
+    const int64_t few = ceil_divided(kFewGroups, p.batches * groups_);
+    row_pieces_ = std::clamp<int64_t>(p.rows / kPackingRows, 1, few);
     rows_ = ceil_divided(p.rows, row_pieces_);
     pieces_ = p.batches * groups_ * row_pieces_;
     const int64_t cost = rows_ * kPiecePanels * panel / 16;
@@ -186,26 +188,25 @@ class PackingPieces {
     at_once_ = std::max<int64_t>(row_grain_size(cost), ceil_divided(pieces_, kMostParts));
   }
 
-  int64_t rows() const { return rows_; }
   // How often memory is needed for what is packed.
   int64_t parts() const { return ceil_divided(pieces_, at_once_); }
 
-  // Calls body(part, piece, is_packed) for each piece: `part` says which memory is its own, and is_packed
-  // that the piece before has left its group's panels there.
+  // Calls body(part, piece) for each piece, or for neighbours that have a group as one: `part` says which
+  // memory is its own.
   template <class Body>
   void for_each(Body body) const {
     parallel(parts(), 1, [&](int64_t part_begin, int64_t part_end) {
-      int64_t last = -1;
-      for (int64_t at = part_begin * at_once_; at < std::min(pieces_, part_end * at_once_); ++at) {
-        const PackingPiece found = piece(at);
-        body(part_begin, found, found.group == last);
-        last = found.group;
+      const int64_t end = std::min(pieces_, part_end * at_once_);
+      for (int64_t at = part_begin * at_once_; at < end;) {
+        const int64_t last = std::min(end, (at / row_pieces_ + 1) * row_pieces_) - 1;
+        body(part_begin, piece(at, last));
+        at = last + 1;
       }
     });
   }
 
  private:
-  PackingPiece piece(int64_t at) const {
+  PackingPiece piece(int64_t at, int64_t last) const {
     PackingPiece found;
     found.group = at / row_pieces_;  // of all batches
     found.batch = found.group / groups_;
@@ -214,7 +215,7 @@ class PackingPieces {
     found.column = found.first * kPanel;
     found.columns = std::min(p_.columns, found.end * kPanel) - found.column;
     found.row = at % row_pieces_ * rows_;
-    found.row_end = std::min(p_.rows, found.row + rows_);
+    found.row_end = std::min(p_.rows, (last % row_pieces_ + 1) * rows_);
     return found;
   }
 
@@ -243,13 +244,11 @@ bool multiply_packing(KernelRuntimeContext& context, const Product<T>& p, const 
   if (memory == nullptr) {
     return false;
   }
-  by.for_each([&](int64_t part, const PackingPiece& at, bool is_packed) {
+  by.for_each([&](int64_t part, const PackingPiece& at) {
     T* const packed = memory + part * units;
     for (int64_t k = 0; k < p.depth; k += most) {
       const int64_t depth = std::min(most, p.depth - k), size = panel_size<T>(depth);
-      if (!is_packed || depth < p.depth) {
-        pack(p, with, at, k, depth, packed);
-      }
+      pack(p, with, at, k, depth, packed);
       Matmul<T> matmul = matmul_of(p, at.batch);
       matmul.a += k * p.a.column;
       matmul.b = packed - at.first * size;
@@ -298,7 +297,7 @@ bool multiply_packed_row(KernelRuntimeContext& context, const Product<Float16>& 
   if (rows == nullptr) {
     return false;
   }
-  PackingPieces(p, 0, panels_of(p.columns), panel).for_each([&](int64_t, const PackingPiece& at, bool) {
+  PackingPieces(p, 0, panels_of(p.columns), panel).for_each([&](int64_t, const PackingPiece& at) {
     float sums[kPiecePanels * kPanel], summands[kPiecePanels * kPanel];
     const auto add = [&](const Float16* from, float factor) {
       OPSMITH_BEST(widen_float16)(from, summands, at.columns);
@@ -329,9 +328,9 @@ bool multiply_widened(KernelRuntimeContext& context, const Product<Float16>& p,
   constexpr int64_t kColumns = kPiecePanels * kPanel;
   const int64_t panel = panel_size<Float16>(p.depth);
   const PackingPieces by(p, 0, panels_of(p.columns), panel);
-  const int64_t sum_rows = std::min(kPieceRows, by.rows());
+  const int64_t sum_rows = std::min(kPieceRows, p.rows);
   // Few rows take little of the panels at a time.
-  const int64_t most = by.rows() <= kFewRows ? std::min(kWidenedDepth, p.depth) : p.depth;
+  const int64_t most = p.rows <= kFewRows ? std::min(kWidenedDepth, p.depth) : p.depth;
   const int64_t units = kPiecePanels * most * kPanel + (sum_rows + 1) * kColumns;
   const auto rows = widened_rows(context, p);
   const auto memory = rows == nullptr ? Temporary<float>() : temporary<float>(context, by.parts() * units);
@@ -373,18 +372,16 @@ bool multiply_widened(KernelRuntimeContext& context, const Product<Float16>& p,
       OPSMITH_BEST(narrow_float16)(sums + i * kColumns, to + i * p.c.row, at.columns);
     }
   };
-  by.for_each([&](int64_t part, const PackingPiece& at, bool is_packed) {
+  by.for_each([&](int64_t part, const PackingPiece& at) {
     float* const packed = memory + part * units;
     float* const bias = packed + kPiecePanels * most * kPanel;
     float* const sums = bias + kColumns;
-    if (!is_packed && p.bias != nullptr) {
+    if (p.bias != nullptr) {
       OPSMITH_BEST(widen_float16)(p.bias + at.column, bias, at.columns);
     }
     for (int64_t k = 0; k < p.depth; k += most) {
       const int64_t depth = std::min(most, p.depth - k);
-      if (!is_packed || depth < p.depth) {
-        widen_panels(at, k, depth, packed);
-      }
+      widen_panels(at, k, depth, packed);
       for (int64_t row = at.row; row < at.row_end; row += kPieceRows) {
         multiply_rows(at, row, std::min(kPieceRows, at.row_end - row), k, depth, packed,
                       p.bias == nullptr ? nullptr : bias, sums);
