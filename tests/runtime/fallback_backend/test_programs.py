@@ -18,6 +18,24 @@ from torch.utils.data import DataLoader, Dataset
 
 pytestmark = pytest.mark.isolated(OPSMITH_TEST_BACKEND=("zero_copy", "copying"), opinfo=True)
 
+# ---- TorchScript ----
+
+
+def doubled(x: Tensor, mask: Tensor) -> Tensor:
+    x[mask] = x[mask] * 2
+    return x[mask]
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_masks_in_torchscript() -> None:
+    script = torch.jit.script(doubled)
+    x = torch.arange(6.0).view(2, 3)
+    for _ in range(3):  # the executor profiles, and then specialises
+        there = x.to(DEVICE)
+        assert torch.equal(script(there, there > 2).cpu(), torch.tensor([6.0, 8, 10]))
+        assert torch.equal(there.cpu(), torch.tensor([[0.0, 1, 2], [6, 8, 10]]))
+
+
 # ---- autograd and torch.func ----
 
 

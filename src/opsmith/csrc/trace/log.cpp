@@ -211,7 +211,7 @@ void Log::describe(Record& record, const torch::jit::Stack& stack, size_t count)
     bool fits = true;
     if (value.isTensor()) {
       fits = describe(record, value.toTensor());
-    } else if (value.isTensorList() || value.isOptionalTensorList()) {
+    } else if (value.isList()) {
       for (const c10::IValue& element : value.toListRef()) {
         fits = fits && (!element.isTensor() || describe(record, element.toTensor()));
       }

@@ -1,5 +1,6 @@
 // Autograd of custom operators that write to their arguments. See custom_autograd.h.
 #include <opsmith/autograd/custom_autograd.h>
+#include <opsmith/fallback/boxed_views.h>
 #include <opsmith/fallback/written_argument.h>
 
 #include <vector>
@@ -21,7 +22,7 @@ void for_each_tensor(const c10::FunctionSchema& schema, const torch::jit::Stack&
         visit(schema.arguments()[index], value.toTensor());
       }
     };
-    if (values[index].isTensorList() || values[index].isOptionalTensorList()) {
+    if (is_tensor_list(values[index])) {
       for (const c10::IValue& element : values[index].toListRef()) {
         look(element);
       }

@@ -77,7 +77,7 @@ Place place_of_call(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> va
           look(tensor, tensor.is_cpu() && tensor.dim() == 0 && !writes(schema.arguments()[i]));
         }
       }
-    } else if (value.isOptionalTensorList()) {
+    } else if (is_optional_tensor_list(value)) {
       for (const c10::IValue& element : value.toListRef()) {  // the indices of index operators
         if (element.isTensor() && element.toTensor().defined()) {
           look(element.toTensor(), /*may_be_on_cpu=*/true);
@@ -141,7 +141,7 @@ void move_to_cpu(HostCall& call, const c10::OperatorHandle& op, const c10::Argum
     if (C10_UNLIKELY(is_generator(argument))) {
       value = cpu_generator(default_generator(device));
     }
-  } else if (value.isTensorList() || value.isOptionalTensorList()) {
+  } else if (is_tensor_list(value)) {
     value =
         with_views(value, [&](const at::Tensor& tensor) { return call.view(tensor, access_to(argument)); });
   } else if (value.isDevice()) {
@@ -232,7 +232,7 @@ std::optional<c10::Device> device_of_call(const c10::OperatorHandle& op, const t
       return value.toDevice();
     }
     look(value);
-    if (value.isTensorList() || value.isOptionalTensorList()) {
+    if (is_tensor_list(value)) {
       for (const c10::IValue& element : value.toListRef()) {
         look(element);
       }

@@ -1,6 +1,7 @@
 // Composites in one call. See interception.h.
 #include <opsmith/fallback/interception.h>
 
+#include <opsmith/fallback/boxed_views.h>
 #include <opsmith/fallback/fallback.h>
 #include <opsmith/fallback/written_argument.h>
 
@@ -56,7 +57,7 @@ bool all_tensors(const c10::IValue& value, const Visit& visit) {
   if (value.isTensor()) {
     return !value.toTensor().defined() || visit(value.toTensor());
   }
-  if (value.isTensorList() || value.isOptionalTensorList()) {
+  if (is_tensor_list(value)) {
     const auto elements = value.toListRef();
     return std::all_of(elements.begin(), elements.end(),
                        [&](const c10::IValue& element) { return all_tensors(element, visit); });

@@ -2,6 +2,7 @@
 #include <opsmith/fallback/refusal.h>
 
 #include <opsmith/device/driver.h>
+#include <opsmith/fallback/boxed_views.h>
 
 #include <c10/util/StringUtil.h>
 
@@ -30,7 +31,7 @@ void for_each_tensor(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValu
       if (value.toTensor().defined()) {
         visit(schema.arguments()[i], value.toTensor());
       }
-    } else if (value.isTensorList() || value.isOptionalTensorList()) {
+    } else if (is_tensor_list(value)) {
       for (const c10::IValue& element : value.toListRef()) {
         if (element.isTensor() && element.toTensor().defined()) {
           visit(schema.arguments()[i], element.toTensor());

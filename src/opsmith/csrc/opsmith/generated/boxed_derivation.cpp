@@ -4,6 +4,7 @@
 #include <opsmith/generated/derived.h>
 #include <opsmith/device/driver.h>
 #include <opsmith/device/empty.h>
+#include <opsmith/fallback/boxed_views.h>
 #include <opsmith/fallback/fallback.h>
 #include <opsmith/fallback/fallback_cause.h>
 #include <opsmith/fallback/fallback_counts.h>
@@ -42,7 +43,7 @@ void each_tensor_of(const c10::IValue& value, const Visit& visit) {
     if (value.toTensor().defined()) {
       visit(value.toTensor());
     }
-  } else if (value.isTensorList() || value.isOptionalTensorList()) {
+  } else if (is_tensor_list(value)) {
     for (const c10::IValue& element : value.toListRef()) {
       if (element.isTensor() && element.toTensor().defined()) {
         visit(element.toTensor());
@@ -96,8 +97,8 @@ c10::IValue on_meta(const c10::IValue& value) {
     const std::vector<at::Tensor> tensors = value.toTensorVector();
     return meta(at::ITensorListRef(tensors));
   }
-  if (value.isOptionalTensorList()) {
-    return meta(value.toOptionalTensorList());
+  if (is_optional_tensor_list(value)) {
+    return meta(c10::impl::toTypedList<std::optional<at::Tensor>>(value.toList()));
   }
   if (value.isDevice() && value.toDevice().is_privateuseone()) {
     return c10::Device(c10::kMeta);
