@@ -192,6 +192,7 @@ def _set_up_device(built: BuiltBackend) -> None:
     from opsmith.runtime.patches.fake_attention import shape_fake_attention
     from opsmith.runtime.patches.fake_convolutions import lay_out_fake_convolutions
     from opsmith.runtime.patches.fake_results import shape_fakes_as_on_cpu
+    from opsmith.runtime.patches.higher_order_operators import let_autocast_through
     from opsmith.runtime.patches.profiled_names import name_times
     from opsmith.runtime.patches.restored_places import restore_to_an_index
     from opsmith.runtime.patches.sharded_attention import split_attention
@@ -219,6 +220,7 @@ def _set_up_device(built: BuiltBackend) -> None:
         (Feature.COMPRESSED_GRADIENTS, accept_bfloat16_hooks),
         (Feature.SYMMETRIC_MEMORY, refuse_symmetric_memory),
         (Feature.OPCHECK, check_registrations),
+        (Feature.AUTOCAST, let_autocast_through),
         (Feature.DYNAMO, serve_compilers),
         (Feature.SHARING, share_between_processes if can_share else refuse_to_share),
         (Feature.FAKE_RESULTS, lay_out_fake_convolutions),

@@ -14,6 +14,7 @@ import pytest
 import torch
 from loaded import DEVICE, fault
 from torch import Tensor, nn
+from torch.nn.attention.flex_attention import flex_attention
 from torch.utils.data import DataLoader, Dataset
 
 pytestmark = pytest.mark.isolated(OPSMITH_TEST_BACKEND=("zero_copy", "copying"), opinfo=True)
@@ -235,6 +236,21 @@ def test_the_devices_autocast_does_not_leak_into_the_cpu() -> None:
     assert triangular.dtype == torch.float32
     expected = torch.linalg.solve_triangular(tensor.cpu().tril() + 9, tensor.cpu(), upper=False)
     assert torch.equal(triangular.cpu(), expected)
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+def test_higher_order_operators_under_the_devices_autocast() -> None:
+    layer, x = nn.Linear(4, 4), torch.rand(3, 4)
+    query = torch.rand(1, 2, 128, 16)
+
+    def results(device: str) -> tuple[Tensor, Tensor]:
+        here, each = copy.deepcopy(layer).to(device), query.to(device)
+        with torch.autocast(device, torch.bfloat16):
+            chosen = torch.cond(x.sum() > 0, here, lambda x: here(x) - 1, (x.to(device),))
+            return chosen, flex_attention(each, each, each)
+
+    for found, wanted in zip(results(DEVICE), results("cpu"), strict=True):
+        torch.testing.assert_close(found.cpu(), wanted, rtol=2e-2, atol=2e-2)
 
 
 def test_a_model_trains_under_autocast() -> None:

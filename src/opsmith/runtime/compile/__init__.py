@@ -35,6 +35,9 @@ _HOOKS = (
     ),
     _Hook(Feature.FLEX_ATTENTION, "validate_flex_attention", "flex_attention", "let_through"),
     _Hook(Feature.FLEX_ATTENTION, "sdpa_dense", "flex_attention", "calculate_by_operators"),
+    _Hook(
+        Feature.FLEX_AUTOCAST, "flex_attention_operator", "flex_attention", "cast_under_autocast"
+    ),
     _Hook(Feature.DYNAMO, "DeviceInterface", "device_interface", "register_interface"),
     _Hook(Feature.TRACED_FUNCTIONS, "add_trace_rule", "device_interface", "trace_calls_only"),
     _Hook(

@@ -38,3 +38,21 @@ def calculate_by_operators(device: str) -> None:
         return calculate(query, *given)
 
     kernels[DispatchKey.Autograd] = differentiable
+
+
+def cast_under_autocast(_device: str) -> None:
+    """Has the higher-order operator cast its operands under the device's autocast, as under CUDA's."""
+    from opsmith.schema.torch_names import (
+        DispatchKeySet,
+        _ExcludeDispatchKeyGuard,
+        cast_flex_attention,
+        flex_attention_operator,
+    )
+
+    key = DispatchKey.AutocastPrivateUse1  # type: ignore[attr-defined]
+
+    def cast(*given: Any) -> Any:
+        with _ExcludeDispatchKeyGuard(DispatchKeySet(key)):
+            return cast_flex_attention(*given)
+
+    flex_attention_operator.py_impl(key)(cast)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from torch import _conj, _neg_view, _register_device_module, _storage_classes, _tensor_classes
     from torch._C import (
         DispatchKey,
+        DispatchKeySet,
         _accelerator_exchangeDevice,
         _accelerator_hooks_device_count,
         _after_ADInplaceOrView_keyset,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
         _dispatch_keys,
         _dispatch_tls_local_exclude_set,
         _dispatch_tls_local_include_set,
+        _ExcludeDispatchKeyGuard,
         _get_operation_overload,
         _get_privateuse1_backend_name,
         _set_conj,
@@ -69,6 +71,9 @@ if TYPE_CHECKING:
     from torch._dynamo.variables.ctx_manager import (
         GenericDeviceVariable,
         register_device_context_manager,
+    )
+    from torch._higher_order_ops.flex_attention import (
+        _flex_attention_autocast_impl as cast_flex_attention,
     )
     from torch._higher_order_ops.flex_attention import flex_attention as flex_attention_operator
     from torch._higher_order_ops.flex_attention import sdpa_dense
@@ -113,7 +118,9 @@ if TYPE_CHECKING:
     )
     from torch._inductor.virtualized import V
     from torch._library._out_variant import to_out_variant
+    from torch._ops import _HIGHER_ORDER_OP_DEFAULT_FALLTHROUGH_DISPATCH_KEYS as FALLTHROUGH_KEYS
     from torch._ops import OpOverload
+    from torch._ops import _higher_order_ops as higher_order_operators
     from torch._prims.rng_prims import run_and_save_rng_state, run_with_rng_state
     from torch._prims_common import (
         is_non_overlapping_and_dense_or_false,

@@ -22,6 +22,7 @@ class Feature(Enum):
 
     PLAN = "no backend is planned or built"
     LOADING = "no backend is loaded"
+    AUTOCAST = "`torch.cond` and other higher-order operators fail under the device's autocast"
     AOT_INDUCTOR = "`cpp_wrapper` and AOTInductor write no graph for the device"
     COMPILED_GRAPHS = "a graph that Inductor cannot compile raises its error"
     COMPRESSED_GRADIENTS = "DistributedDataParallel refuses `bf16_compress_hook` on the device"
@@ -40,6 +41,7 @@ class Feature(Enum):
         "traced programs have CUDA's shapes and strides where those of the device are the CPU's"
     )
     FLEX_ATTENTION = "FlexAttention rejects tensors on the device"
+    FLEX_AUTOCAST = "FlexAttention does not cast its operands under the device's autocast"
     FUSED_KERNELS = "compiled graphs fuse nothing on devices without a host window"
     GRAPH_BREAKS = "graph breaks are not reported"
     GRAPHS = '`torch.<device>` records no graphs, and `mode="reduce-overhead"` replays none'

@@ -80,6 +80,10 @@ _NAMES: Mapping[Feature | None, Mapping[str, str]] = {
     Feature.AOT_INDUCTOR: {
         "torch._inductor.codegen.cpp_wrapper_cpu": "CppWrapperCpu",
     },
+    Feature.AUTOCAST: {
+        "torch._ops": "_HIGHER_ORDER_OP_DEFAULT_FALLTHROUGH_DISPATCH_KEYS=FALLTHROUGH_KEYS "
+        "_higher_order_ops=higher_order_operators",
+    },
     Feature.COMPILED_GRAPHS: {
         "torch._inductor": "metrics=inductor_metrics",
         "torch._inductor.compile_fx": "_compile_fx_inner",
@@ -134,6 +138,10 @@ _NAMES: Mapping[Feature | None, Mapping[str, str]] = {
     Feature.FLEX_ATTENTION: {
         "torch._higher_order_ops.flex_attention": "flex_attention=flex_attention_operator sdpa_dense",
         "torch.nn.attention.flex_attention": "_validate_device=validate_flex_attention",
+    },
+    Feature.FLEX_AUTOCAST: {
+        "torch._C": "DispatchKeySet _ExcludeDispatchKeyGuard",
+        "torch._higher_order_ops.flex_attention": "_flex_attention_autocast_impl=cast_flex_attention",
     },
     Feature.FUSED_KERNELS: {
         "torch._inductor.codegen.common": "BackendFeature CSE CSEVariable DeferredLine OpOverrides SizeArg "
@@ -272,6 +280,7 @@ _SINCE: Mapping[str, tuple[Release, str]] = {
     "GenericDeviceVariable": ((2, 13), ""),
     "Graph": ((2, 12), ""),
     "Scheduler._has_multi_stream_nodes": ((2, 12), ""),
+    "cast_flex_attention": ((2, 11), ""),
     "get_device_capability": ((2, 10), ""),
     "has_guarding_hint": ((2, 12), "has_hint"),
     "is_non_overlapping_and_dense_or_false": ((2, 11), ""),
