@@ -387,6 +387,21 @@ def test_what_numbers_of_a_call_have_to_be() -> None:
     )
     with pytest.raises(RuntimeError, match=refused):
         x.clamp(min=300)
+    half = torch.ones(2, dtype=torch.half, device="opencl")
+    for call in (
+        lambda: half.fill_(1e5),
+        lambda: half.masked_fill(half > 0, -1e9),
+        lambda: half.clamp(max=1e5),
+        lambda: half.scatter(0, torch.tensor([0], device="opencl"), 1e5),
+        lambda: F.threshold(half, 3.0, 1e5),
+    ):
+        with pytest.raises(RuntimeError, match="cannot be converted to type c10::Half without"):
+            call()
+    with pytest.raises(RuntimeError, match="cannot be converted to type float without overflow"):
+        torch.add(half, half, alpha=1e300)
+    # Operands become infinite instead.
+    assert (half + 1e300).tolist() == torch.where(half > 2, half, 1e9).tolist() == [math.inf] * 2
+    assert (half < 1e300).all() and (1e300 - half == math.inf).all()
 
 
 def test_a_gradient_of_another_shape_than_the_pooled_planes() -> None:

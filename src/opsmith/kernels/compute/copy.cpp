@@ -4,10 +4,12 @@
 #include <opsmith/device/copy.h>
 
 #include <ATen/ScalarOps.h>
+#include <ATen/native/Resize.h>
 #include <ATen/ops/empty.h>
 
 #include "../meta/result_sizes.h"
 #include "launch.h"
+#include "numbers.h"
 
 namespace opsmith::compute {
 namespace {
@@ -47,8 +49,15 @@ at::Tensor& fill_(at::Tensor& self, const at::Scalar& value) {
                   .resize_outputs(false)
                   .add_output(self)
                   .build();
-  pointwise(iter, "x", self.scalar_type(), {value});
+  pointwise(iter, "x", self.scalar_type(), {checked(value, self.scalar_type())});
   return self;
+}
+
+// What float16 and bfloat16 do not hold becomes infinite, as on the CPU; fill_ refuses it.
+at::Tensor& scalar_tensor(const at::Scalar& number, at::Tensor& out) {
+  const at::ScalarType dtype = out.scalar_type();
+  at::native::resize_output(out, {});
+  return fill_(out, at::isReducedFloatingType(dtype) ? stored(number, dtype) : number);
 }
 
 at::Tensor& arange(const at::Scalar& start, const at::Scalar& end, const at::Scalar& step, at::Tensor& out) {

@@ -181,7 +181,8 @@ void index_add(const at::Tensor& self, int64_t dim, const at::Tensor& index, con
                   .out_size = lines.length,
                   .indices = index.numel(),
                   .skipped = kNothingSkipped};
-  choose_rows("ADD", source.contiguous(), index.contiguous(), dense, rows, alpha, lines.outer * lines.inner);
+  choose_rows("ADD", source.contiguous(), index.contiguous(), dense, rows, checked(alpha, out.scalar_type()),
+              lines.outer * lines.inner);
   copy_unless_same(dense, out);
 }
 
@@ -199,7 +200,7 @@ void scatter_src(const at::Tensor& self, int64_t dim, const at::Tensor& index, c
 void scatter_value(const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Scalar& value,
                    const at::Tensor& out) {
   copy_unless_same(self, out);
-  scatter_along(definition("FROM_NUMBER"), dim, index, {}, out, value, false);
+  scatter_along(definition("FROM_NUMBER"), dim, index, {}, out, checked(value, out.scalar_type()), false);
 }
 
 void scatter_add(const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Tensor& src,

@@ -6,6 +6,7 @@
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
+#include <ATen/OpMathType.h>
 
 #include "../common/matrix_products.h"
 #include "definitions.h"
@@ -64,8 +65,8 @@ void multiply(const at::Tensor& a, const at::Tensor& b, const at::Tensor& out, c
                            .out = strides_of(out)};
   Arguments arguments;
   arguments.tensor(a).tensor(b).tensor(adds ? addend : at::Tensor()).tensor(out).value(shape);
-  add_number(arguments, alpha, dtype);
-  add_number(arguments, beta, dtype);
+  add_number(arguments, checked(alpha, at::toOpMathType(dtype)), dtype);
+  add_number(arguments, checked(beta, at::toOpMathType(dtype)), dtype);
   Grid grid;
   grid.groups = {static_cast<size_t>(ceil_div(shape.n, on_cpu ? kTileColumnsForCpus : kTileColumns)),
                  static_cast<size_t>(ceil_div(shape.m, kTileRows)), static_cast<size_t>(out.size(0))};

@@ -39,12 +39,27 @@ void add_number(Arguments& arguments, const at::Scalar& number, at::ScalarType d
   }
 }
 
+at::Scalar checked(const at::Scalar& number, at::ScalarType dtype) {
+  switch (dtype) {
+    case at::kFloat:
+      return number.toFloat();
+    case at::kHalf:
+      return static_cast<float>(number.toHalf());
+    case at::kBFloat16:
+      return static_cast<float>(number.toBFloat16());
+    default:
+      return number;
+  }
+}
+
 at::Scalar stored(const at::Scalar& number, at::ScalarType dtype) {
   switch (dtype) {
+    case at::kFloat:
+      return static_cast<float>(number.toDouble());
     case at::kHalf:
-      return static_cast<float>(at::Half(number.toFloat()));
+      return static_cast<float>(at::Half(static_cast<float>(number.toDouble())));
     case at::kBFloat16:
-      return static_cast<float>(at::BFloat16(number.toFloat()));
+      return static_cast<float>(at::BFloat16(static_cast<float>(number.toDouble())));
     case at::kInt:
       return static_cast<int32_t>(number.toLong());
     case at::kShort:

@@ -15,6 +15,10 @@ extern const char* const kFunctions;
 // dtype does not hold it.
 void add_number(Arguments& arguments, const at::Scalar& number, at::ScalarType dtype);
 
+// `number` as elements of the floating-point `dtype` hold it, or in any other one as it is. Raises as PyTorch
+// does where they cannot hold it.
+at::Scalar checked(const at::Scalar& number, at::ScalarType dtype);
+
 // `number` as an element of `dtype` has it once it is stored: rounded, or wrapped around.
 at::Scalar stored(const at::Scalar& number, at::ScalarType dtype);
 

@@ -9,6 +9,8 @@
 #include <string>
 #include <unordered_map>
 
+#include <ATen/OpMathType.h>
+
 #include "definitions.h"
 #include "launch.h"
 #include "numbers.h"
@@ -294,7 +296,7 @@ void pointwise(at::TensorIteratorBase& iter, const char* expression, at::ScalarT
     }
   }
   for (const at::Scalar& number : numbers) {
-    add_number(arguments, number, computed);
+    add_number(arguments, checked(number, at::toOpMathType(computed)), computed);
   }
   launch("calculate elements", kernel_of(form), arguments,
          plane(ceil_div(count, int64_t{form.width}), iter.numel() / count));

@@ -1,5 +1,6 @@
 // Activations and their gradients. In most of these `a` is the gradient that comes, `b` the operand or the
 // result; in those of leaky_relu and threshold PyTorch has the operand first.
+#include "numbers.h"
 #include "pointwise.h"
 
 namespace opsmith::compute {
@@ -50,7 +51,7 @@ OPSMITH_POINTWISE(tanh_backward, "a * (1 - b * b)")
 OPSMITH_POINTWISE(silu_backward, "a * silu_slope(b)")
 
 void threshold(at::TensorIteratorBase& iter, const at::Scalar& threshold, const at::Scalar& value) {
-  pointwise(iter, "a <= x ? y : a", {threshold, value});
+  pointwise(iter, "a <= x ? y : a", {threshold, checked(value, iter.dtype())});
 }
 
 void threshold_backward(at::TensorIteratorBase& iter, const at::Scalar& threshold) {

@@ -87,7 +87,9 @@ void pow_scalar(at::TensorIteratorBase& iter, const at::Scalar& exponent) {
   } else if (exponent.equal(0.5)) {
     pointwise(iter, "sqrt(a)");
   } else {
-    pointwise(iter, "pow(a, x)", {stored(exponent, iter.common_dtype())});
+    const at::ScalarType dtype = iter.common_dtype();
+    pointwise(iter, "pow(a, x)",
+              {at::isReducedFloatingType(dtype) ? checked(exponent, dtype) : stored(exponent, dtype)});
   }
 }
 

@@ -1,5 +1,6 @@
 // Operators on elements that are not structured in PyTorch: each makes its iterator itself.
 #include "../meta/warnings.h"
+#include "numbers.h"
 #include "pointwise.h"
 
 #include <ATen/MemoryOverlap.h>
@@ -89,13 +90,15 @@ at::Tensor& masked_fill_(at::Tensor& self, const at::Tensor& mask, const at::Sca
                   .add_const_input(self)
                   .add_const_input(mask)
                   .build();
-  pointwise(iter, "b != 0 ? x : a", self.scalar_type(), {value});
+  pointwise(iter, "b != 0 ? x : a", self.scalar_type(), {checked(value, self.scalar_type())});
   return self;
 }
 
 at::Tensor& hardtanh(const at::Tensor& self, const at::Scalar& min_val, const at::Scalar& max_val,
                      at::Tensor& out) {
-  return unary(self, out, "(a < x ? x : a) > y ? y : a < x ? x : a", {min_val, max_val});
+  const at::ScalarType dtype = self.scalar_type();
+  return unary(self, out, "(a < x ? x : a) > y ? y : a < x ? x : a",
+               {checked(min_val, dtype), checked(max_val, dtype)});
 }
 
 at::Tensor& hardtanh_backward(const at::Tensor& grad_output, const at::Tensor& self,

@@ -1,4 +1,5 @@
 // Limits, and what optimisers are made of.
+#include "numbers.h"
 #include "pointwise.h"
 
 #include <algorithm>
@@ -14,11 +15,11 @@ namespace {
 
 enum class Side : bool { kLower, kUpper };
 
-// `limit` among the integers of the common dtype, if ATen brings it there; else pointwise() refuses it.
+// `limit` among the numbers of the common dtype, if ATen brings an integer there; else it is refused.
 at::Scalar held(const at::TensorIteratorBase& iter, Side side, const at::Scalar& limit) {
   const at::ScalarType dtype = iter.common_dtype();
   if (!OPSMITH_LIMITS_SATURATE || !c10::isIntegralType(dtype, /*includeBool=*/false)) {
-    return limit;
+    return checked(limit, dtype);
   }
   return AT_DISPATCH_INTEGRAL_TYPES(dtype, "clamp", [&]() -> at::Scalar {
     using Limits = std::numeric_limits<scalar_t>;

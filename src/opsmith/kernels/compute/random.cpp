@@ -73,8 +73,8 @@ at::Tensor& bernoulli_(at::Tensor& self, double p, std::optional<at::Generator> 
 at::Tensor& uniform_(at::Tensor& self, double from, double to, std::optional<at::Generator> generator) {
   TORCH_CHECK(from <= to, "uniform_ expects to return a [from, to) range, but found from=", from,
               " > to=", to);
-  return draw(self, generator, "UNIFORM", computed_in(self), stored(from, self.scalar_type()),
-              stored(to, self.scalar_type()));
+  return draw(self, generator, "UNIFORM", computed_in(self), checked(from, self.scalar_type()),
+              checked(to, self.scalar_type()));
 }
 
 at::Tensor& normal_(at::Tensor& self, double mean, double std, std::optional<at::Generator> generator) {

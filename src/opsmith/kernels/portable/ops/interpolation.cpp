@@ -64,6 +64,9 @@ Tensor& addcdiv_out(KernelRuntimeContext& context, const Tensor& self, const Ten
                 InvalidArgument, out,
                 "Integer division with addcdiv is no longer supported, and in a future  release addcdiv will "
                 "perform a true division of tensor1 and tensor2.");
+  if (!fits(context, value, compute_dtype(dtype))) {
+    return out;
+  }
   return ternary_of<kAddcdiv>(context, Floating{}, dtype, self, tensor1, tensor2, out, [&](auto type) {
     using C = typename decltype(type)::type;
     return AddedQuotient<C>{value_of<C>(value)};
@@ -73,6 +76,9 @@ Tensor& addcdiv_out(KernelRuntimeContext& context, const Tensor& self, const Ten
 Tensor& lerp_scalar_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& end,
                         const Scalar& weight, Tensor& out) {
   const ScalarType dtype = common_dtype(self, end);
+  if (!fits(context, weight, compute_dtype(dtype))) {
+    return out;
+  }
   const ScalarTensor number(weight, compute_dtype(dtype));
   return ternary_of<kLerpScalar>(context, Floating{}, dtype, self, end, number, out, kInterpolated, kWeight);
 }
