@@ -404,6 +404,32 @@ def test_what_numbers_of_a_call_have_to_be() -> None:
     assert (half < 1e300).all() and (1e300 - half == math.inf).all()
 
 
+def test_norms_refuse_weights_of_another_dtype() -> None:
+    x, w = torch.ones(2, 4, 3, device="opencl"), torch.ones(4, dtype=torch.half, device="opencl")
+    for call in (
+        lambda: F.batch_norm(x, None, None, w, w, training=True),
+        lambda: F.group_norm(x, 2, w),
+        lambda: F.layer_norm(x.mT, (4,), w),
+    ):
+        with pytest.raises(RuntimeError, match="mixed dtype: weight, bias and statistics of an"):
+            call()
+
+
+def test_long_sums_keep_their_digits() -> None:
+    x = torch.rand(1, 1_000_000)
+    for call, error in (
+        (lambda x: F.layer_norm(x, x.shape[1:]), 4e-6),
+        (lambda x: F.batch_norm(x[None], None, None, training=True), 4e-6),
+        (lambda x: F.softmax(x, 1) * x.shape[1], 4e-6),
+        (lambda x: x.cumsum(1) / x.shape[1], 1e-7),
+        (lambda x: x.var(1), 1e-7),
+        (lambda x: x.norm() / x.shape[1] ** 0.5, 1e-7),
+    ):
+        torch.testing.assert_close(
+            call(x.to("opencl")).cpu().double(), call(x.double()), rtol=0, atol=error
+        )
+
+
 def test_a_gradient_of_another_shape_than_the_pooled_planes() -> None:
     x = torch.ones(1, 2, 3, 3, device="opencl")
     for shape, text in (((1, 2, 7), "Expected dimensions 4"), ((1, 9, 2, 2), "is not of a result")):

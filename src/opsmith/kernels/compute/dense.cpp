@@ -64,4 +64,20 @@ opsmith_compute_kernel group_kernel(const char* source, const std::string& defin
   return kernel(source, how + definitions, kGroup);
 }
 
+at::ScalarType parameters_dtype(const at::Tensor& input, std::initializer_list<at::Tensor> parameters) {
+  const at::ScalarType own = input.scalar_type();
+  std::optional<at::ScalarType> dtype;
+  for (const at::Tensor& parameter : parameters) {
+    if (parameter.defined()) {
+      const at::ScalarType found = parameter.scalar_type();
+      TORCH_CHECK(found == own || (at::isReducedFloatingType(own) && found == at::kFloat),
+                  "mixed dtype: weight, bias and statistics of an input of ", own, " cannot be ", found);
+      TORCH_CHECK(!dtype.has_value() || *dtype == found,
+                  "weight, bias and statistics must have one dtype, but there are ", *dtype, " and ", found);
+      dtype = found;
+    }
+  }
+  return dtype.value_or(own);
+}
+
 }  // namespace opsmith::compute

@@ -39,6 +39,10 @@ struct Lines {
 };
 Lines lines_of(const at::Tensor& tensor, int64_t dim);
 
+// The dtype that weights, biases and statistics of a norm share; the input's where there are none. Refuses,
+// as the CPU, others than the input's, or than float32 beside halves.
+at::ScalarType parameters_dtype(const at::Tensor& input, std::initializer_list<at::Tensor> parameters);
+
 // How the items of a group move a line's elements: `width` at once, and each keeps up to `kept` such runs of
 // what it reads, or reads them again where that is 0.
 struct Runs {

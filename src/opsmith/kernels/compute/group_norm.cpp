@@ -10,6 +10,8 @@
 #include <ATen/ops/native_layer_norm_backward.h>
 #include <ATen/ops/sum.h>
 
+#include "dense.h"
+
 namespace opsmith::compute {
 namespace {
 
@@ -23,17 +25,6 @@ at::Tensor beside_channels(const std::optional<at::Tensor>& parameter, at::Scala
   return parameter.has_value() && parameter->defined() ? parameter->to(dtype).view({1, -1, 1}) : at::Tensor();
 }
 
-// The statistics have the parameters' dtype where that is wider than the input's, as the CPU's have.
-at::ScalarType group_statistics_dtype(const at::Tensor& input, const std::optional<at::Tensor>& weight,
-                                      const std::optional<at::Tensor>& bias) {
-  for (const auto* parameter : {&weight, &bias}) {
-    if (parameter->has_value() && (*parameter)->defined()) {
-      return (*parameter)->scalar_type();
-    }
-  }
-  return input.scalar_type();
-}
-
 }  // namespace
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> native_group_norm(const at::Tensor& input,
@@ -42,6 +33,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> native_group_norm(const at::Tenso
                                                                  int64_t N, int64_t C, int64_t HxW,
                                                                  int64_t group, double eps) {
   const at::ScalarType dtype = group_norm_dtype(input);
+  const at::ScalarType statistics =
+      parameters_dtype(input, {weight.value_or(at::Tensor()), bias.value_or(at::Tensor())});
   const int64_t elements = C / group * HxW;
   const at::Tensor rows = input.to(dtype).contiguous().view({N * group, elements});
   auto [normal, mean, rstd] = at::native_layer_norm(rows, {elements}, std::nullopt, std::nullopt, eps);
@@ -53,7 +46,6 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> native_group_norm(const at::Tenso
   } else if (w.defined() || b.defined()) {
     out = w.defined() ? out.mul(w) : out.add(b);
   }
-  const at::ScalarType statistics = group_statistics_dtype(input, weight, bias);
   return {out.view(input.sizes()).to(input.scalar_type()).contiguous(input.suggest_memory_format()),
           mean.view({N, group}).to(statistics), rstd.view({N, group}).to(statistics)};
 }

@@ -36,18 +36,26 @@ KERNEL void run(BUFFER(const STORED(IN), in), BUFFER(const STORED(PARAMETERS), w
   KEEP(from);
 #ifdef TRAINING
     C sum = 0;
-    EACH_RUN(r, k) {
-      const Run run = RUN(from, r, k);
-      EACH_OF_RUN(j) sum += (C)LOAD(IN, run.at, j);
+    EACH_PART(p) {
+      C part = 0;
+      EACH_RUN_OF(p, r, k) {
+        const Run run = RUN(from, r, k);
+        EACH_OF_RUN(j) part += (C)LOAD(IN, run.at, j);
+      }
+      sum += part;
     }
     const C mean = group_sum(shared, sum) / n;
     C squares = 0;
-    EACH_RUN(r, k) {
-      const Run run = RUN(from, r, k);
-      EACH_OF_RUN(j) {
-        const C d = (C)LOAD(IN, run.at, j) - mean;
-        squares += d * d;
+    EACH_PART(p) {
+      C part = 0;
+      EACH_RUN_OF(p, r, k) {
+        const Run run = RUN(from, r, k);
+        EACH_OF_RUN(j) {
+          const C d = (C)LOAD(IN, run.at, j) - mean;
+          part += d * d;
+        }
       }
+      squares += part;
     }
     squares = group_sum(shared, squares);
     const C rstd = 1 / sqrt(squares / n + epsilon);
@@ -96,17 +104,22 @@ KERNEL void run(BUFFER(const STORED(IN), grad), BUFFER(const STORED(IN), in), BU
   const C rstd = 1 / sqrt((C)LOAD(SAVED, POINTER(const STORED(SAVED), saved_rstd), GROUP(0)) + epsilon);  // of a variance
 #endif
   C sum = 0, product = 0;
-  EACH_RUN(r, k) {
-    const Run run = RUN(from, r, k), grads = RUN(g, r, k);
-    EACH_OF_RUN(j) {
+  EACH_PART(p) {
+    C sum_part = 0, product_part = 0;
+    EACH_RUN_OF(p, r, k) {
+      const Run run = RUN(from, r, k), grads = RUN(g, r, k);
+      EACH_OF_RUN(j) {
 #ifdef LAYER
-      const C d = (C)LOAD(IN, grads.at, j) * WEIGHT(PLACE(k + j));
+        const C d = (C)LOAD(IN, grads.at, j) * WEIGHT(PLACE(k + j));
 #else
-      const C d = LOAD(IN, grads.at, j);
+        const C d = LOAD(IN, grads.at, j);
 #endif
-      sum += d;
-      product += d * ((C)LOAD(IN, run.at, j) - mean) * rstd;
+        sum_part += d;
+        product_part += d * ((C)LOAD(IN, run.at, j) - mean) * rstd;
+      }
     }
+    sum += sum_part;
+    product += product_part;
   }
   sum = group_sum(shared, sum);
   product = group_sum(shared, product);

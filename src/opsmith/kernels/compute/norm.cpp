@@ -45,20 +45,6 @@ Runs norm_runs(const NormShape& shape, std::initializer_list<at::Tensor> tensors
   return line_runs(shape.parts * shape.count, shape.count, true, tensors);
 }
 
-// The dtype of weights, which all have; the input's where there are none.
-at::ScalarType parameters_dtype(const at::Tensor& input, std::initializer_list<at::Tensor> parameters) {
-  std::optional<at::ScalarType> dtype;
-  for (const at::Tensor& parameter : parameters) {
-    if (parameter.defined()) {
-      TORCH_CHECK(!dtype.has_value() || *dtype == parameter.scalar_type(),
-                  "weight, bias and statistics must have one dtype, but there are ", *dtype, " and ",
-                  parameter.scalar_type());
-      dtype = parameter.scalar_type();
-    }
-  }
-  return dtype.value_or(input.scalar_type());
-}
-
 Grid groups(int64_t count) {
   Grid grid;
   grid.groups[0] = static_cast<size_t>(count);

@@ -70,13 +70,19 @@ KERNEL void run(const Layout layout, BUFFER(const STORED(IN), in), BUFFER(State,
   last = min(length, (GROUP(1) + 1) * share);
   step = GROUPED * WIDTH;
 #endif
-  for (long at = first; at < last; at += step) {
-    Vector vector;
-    LOAD_VECTOR(elements + from + element(&layout, at), vector, VECTOR_BYTES);
-    UNROLLED for (int j = 0; j < WIDTH; ++j) {
-      const C value = (C)LOAD(IN, vector.at, j);
-      STEP(s, value, at + j);
+  // In parts, so that no sum is a long chain of roundings.
+  for (long at = first; at < last;) {
+    State part;
+    START(part);
+    for (const long end = min(last, at + 64 * step); at < end; at += step) {
+      Vector vector;
+      LOAD_VECTOR(elements + from + element(&layout, at), vector, VECTOR_BYTES);
+      UNROLLED for (int j = 0; j < WIDTH; ++j) {
+        const C value = (C)LOAD(IN, vector.at, j);
+        STEP(part, value, at + j);
+      }
     }
+    MERGE(s, part);
   }
 #ifdef GROUPED
   LOCAL State shared[GROUPED * COLUMNS];

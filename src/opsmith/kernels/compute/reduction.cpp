@@ -357,7 +357,12 @@ void cumsum(const at::Tensor& self, int64_t dim, std::optional<at::ScalarType> /
   const int64_t count = lines.outer * lines.inner;
   Arguments arguments;
   arguments.tensor(in).tensor(written.tensor()).value(count).value(lines.length).value(lines.inner);
-  launch("sum up", kernel(kScan, definition("IN", in.scalar_type()) + definition("OUT", out.scalar_type())),
+  // In double, as on the CPU: a sum takes as many roundings as it has elements.
+  const at::ScalarType dtype = out.scalar_type();
+  const bool is_wide = limits().has_double != 0 && at::isFloatingType(dtype);
+  launch("sum up",
+         kernel(kScan, definition("IN", in.scalar_type()) + definition("OUT", dtype) +
+                           definition("SUMMED", is_wide ? at::kDouble : dtype)),
          arguments, linear(count));
 }
 

@@ -16,15 +16,19 @@ KERNEL void run(BUFFER(const STORED(IN), in), BUFFER(const STORED(IN), result), 
   GLOBAL const STORED(IN)* known = POINTER(const STORED(IN), result);
   KEEP(known);
   C sum = 0;
-  EACH_RUN(r, k) {
-    const Run grads = RUN(from, r, k), ys = RUN(known, r, k);
-    EACH_OF_RUN(j) {
+  EACH_PART(p) {
+    C part = 0;
+    EACH_RUN_OF(p, r, k) {
+      const Run grads = RUN(from, r, k), ys = RUN(known, r, k);
+      EACH_OF_RUN(j) {
 #ifdef LOG
-      sum += (C)LOAD(IN, grads.at, j);
+        part += (C)LOAD(IN, grads.at, j);
 #else
-      sum += (C)LOAD(IN, grads.at, j) * (C)LOAD(IN, ys.at, j);
+        part += (C)LOAD(IN, grads.at, j) * (C)LOAD(IN, ys.at, j);
 #endif
+      }
     }
+    sum += part;
   }
   sum = group_sum(shared, sum);
   EACH_RUN(r, k) {
@@ -51,9 +55,13 @@ KERNEL void run(BUFFER(const STORED(IN), in), BUFFER(const STORED(IN), result), 
   }
   largest = group_max(shared, largest);
   C sum = 0;
-  EACH_RUN(r, k) {
-    const Run run = RUN(from, r, k);
-    EACH_OF_RUN(j) sum += exp((C)LOAD(IN, run.at, j) - largest);
+  EACH_PART(p) {
+    C part = 0;
+    EACH_RUN_OF(p, r, k) {
+      const Run run = RUN(from, r, k);
+      EACH_OF_RUN(j) part += exp((C)LOAD(IN, run.at, j) - largest);
+    }
+    sum += part;
   }
   sum = group_sum(shared, sum);
 #ifdef LOG
