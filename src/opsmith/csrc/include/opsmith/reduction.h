@@ -40,9 +40,8 @@ struct Reduction {
   Reduction(const at::TensorBase& self, at::OptionalIntArrayRef dims, bool keepdim,
             const at::TensorBase& out) {
     const int64_t rank = self.dim();
-    TORCH_CHECK(rank <= kMaxReductionDims, "A reduction over ", rank,
-                " separate axes is not supported: at most ", kMaxReductionDims,
-                ". Make the tensor contiguous first");
+    TORCH_CHECK(rank <= kMaxReductionDims, "only tensors with up to ", kMaxReductionDims,
+                " dims are supported");
     const bool all = !dims.has_value() || dims->empty();
     c10::SmallVector<bool, 6> goes(static_cast<size_t>(rank), all);
     if (!all && rank > 0) {
