@@ -446,3 +446,14 @@ def test_a_form_of_gelu_that_there_is_not(dtype: torch.dtype) -> None:
 def test_the_conjugate_of_a_conjugated_tensor() -> None:
     values = torch.tensor([1 + 2j, 3 - 4j])
     assert torch.conj_physical(values.to("sim").conj()).tolist() == values.tolist()
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+@pytest.mark.parametrize("layer", [torch.nn.Conv2d(2, 3, 3), torch.nn.ConvTranspose1d(2, 3, 3)])
+@pytest.mark.parametrize("learns", [False, True])
+def test_a_convolution_that_is_traced_is_no_constant(layer: torch.nn.Module, learns: bool) -> None:
+    layer = layer.to("sim").requires_grad_(learns)
+    size = (2, 2, 5, 5)[: 3 + isinstance(layer, torch.nn.Conv2d)]
+    traced = torch.jit.trace(layer, torch.ones(size, device="sim"))
+    x = torch.rand(size, device="sim")
+    torch.testing.assert_close(traced(x), layer(x))

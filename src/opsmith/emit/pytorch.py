@@ -36,6 +36,7 @@ from opsmith.emit.wrapper import (
     BOXED_KERNELS,
     WRAPPER_HEADERS,
     Declarations,
+    Wrapper,
     declarations,
     registered,
     wrapper,
@@ -55,6 +56,9 @@ _OTHER_LAYOUTS = (
 
 
 # Rules by which derived code gets a result's shape without the dispatcher.
+# Operators that torch.jit.trace leaves out, since it records what PyTorch makes them of: those of torchgen's
+# DONT_RECORD_TRACE that are no composites above autograd.
+_UNTRACED = frozenset({"convolution"})
 _SHAPED_BY_CALL = frozenset({MetaRule.GIVEN, MetaRule.SAME_AS})
 
 
@@ -236,13 +240,28 @@ def _kernels_of(plan: Plan, entries: Sequence[Entry], signatures: Signatures) ->
     return [*kernels, *metas]
 
 
+def _registered(wrappers: Sequence[tuple[Entry, Wrapper]]) -> dict[str, str]:
+    """What is registered for each operator; one that the tracer leaves out is traced in parts."""
+    kernels = registered(wrappers)
+    for entry, _ in wrappers:
+        if entry.name in _UNTRACED:
+            symint = "_symint" if entry.call and entry.call.kernel.symint else ""
+            composite = f"at::compositeexplicitautograd::{entry.name}{symint}"
+            kernels[entry.name] = (
+                f"&opsmith::TracedInParts<{kernels[entry.name]}, &{composite}>::call"
+            )
+    return kernels
+
+
 def _shard(plan: Plan, entries: Sequence[Entry], signatures: Signatures) -> str:
     wrappers = [(entry, wrapper(entry, signatures)) for entry in entries]
     headers = frozenset().union(*(generated.headers for _, generated in wrappers))
+    is_traced = not _UNTRACED.isdisjoint(entry.name for entry in entries)
+    traced = ["opsmith/generated/traced_in_parts.h"] if is_traced else []
     return "\n".join(
         [
             banner(plan, "the operators' registrations."),
-            f"{includes((*WRAPPER_HEADERS, 'opsmith/generated/registrations.h'))}\n",
+            f"{includes((*WRAPPER_HEADERS, 'opsmith/generated/registrations.h', *traced))}\n",
             f"{includes(headers)}\n",
             *_kernels_of(plan, entries, signatures),
             "",
@@ -250,7 +269,7 @@ def _shard(plan: Plan, entries: Sequence[Entry], signatures: Signatures) -> str:
             "namespace opsmith::generated {",
             "namespace {\n",
             *(generated.text for _, generated in wrappers if generated.text),
-            *registrations("PrivateUse1", registered(wrappers), "OPSMITH_LIBRARY_IMPL"),
+            *registrations("PrivateUse1", _registered(wrappers), "OPSMITH_LIBRARY_IMPL"),
             "}  // namespace",
             "}  // namespace opsmith::generated\n",
             f"// What {class_name(plan.backend)}Functions.h declares of these.",
