@@ -83,7 +83,12 @@ VARIANTS = {
     "matmul_tiled.cl": "#define DTYPE Half\n#define OUT Float\n#define ADDEND\n#define A_BY_ROWS\n",
     "softmax.cl": GROUP + "#define OUT Float\n#define OUT_BYTES 16\n#define LOG\n",
     "nll_loss.cl": "#define DTYPE BFloat16\n#define FAULT_TARGET 2\n#define WEIGHTED\n",
-    "norm.cl": NORM + "#define BIASED\n#define RUNNING\n" + GROUP,
+    "norm.cl": NORM + "#define BIASED\n#define RUNNING\n" + GROUP.replace("#define RUNS 2\n", ""),
+    "reduction.cl": "#define IN Half\n#define COMPUTE Float\n#define OUT Half\n"
+    "#define KEPT 1\n#define GONE 1\n"
+    "#define GROUPED 128\n#define COLUMNS 1\n#define WIDTH 4\n#define VECTOR_BYTES 8\n"
+    "#define STATE C v;\n#define START(s) (s).v = 0\n#define STEP(s, e, i_) (s).v += (e)\n"
+    "#define MERGE(s, o) (s).v += (o).v\n#define RESULT(s) (s).v\n",
     "layer_norm_parameters.cl": NORM + "#define WANTS_WEIGHT\n#define WANTS_BIAS\n",
     "pool.cl": "#define DTYPE Float\n#define MAX_BACKWARD_APART\n",
     "convolution.cl": "#define DTYPE Half\n#define COLUMN Float\n#define BIASED\n#define RUN 1\n",
@@ -92,7 +97,7 @@ VARIANTS = {
     "advanced_index.cl": "#define DTYPE Float\n#define RANK 2\n#define INDICES 1\n"
     "#define INDEX_PARAMETERS , BUFFER(const long, index)\n#define LOOK_UPS LOOK_UP(index, 0)\n"
     + INDEX,
-    "scan.cl": "#define IN Int\n#define OUT Long\n",
+    "scan.cl": "#define IN Int\n#define OUT Long\n#define SUMMED Long\n",
     "triangle.cl": "#define DTYPE Bool\n#define LOWER\n",
     "random.cl": "#define DTYPE Half\n#define COMPUTE Float\n#define BITS 11\n"
     "#define EXPRESSION x + u * (y - x)\n" + source("philox.cl"),
