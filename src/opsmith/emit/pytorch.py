@@ -55,10 +55,10 @@ _OTHER_LAYOUTS = (
 )
 
 
-# Rules by which derived code gets a result's shape without the dispatcher.
 # Operators that torch.jit.trace leaves out, since it records what PyTorch makes them of: those of torchgen's
 # DONT_RECORD_TRACE that are no composites above autograd.
-_UNTRACED = frozenset({"convolution"})
+_UNTRACED = {"convolution"}
+# Rules by which derived code gets a result's shape without the dispatcher.
 _SHAPED_BY_CALL = frozenset({MetaRule.GIVEN, MetaRule.SAME_AS})
 
 
@@ -245,10 +245,8 @@ def _registered(wrappers: Sequence[tuple[Entry, Wrapper]]) -> dict[str, str]:
     kernels = registered(wrappers)
     for entry, _ in wrappers:
         if entry.name in _UNTRACED:
-            symint = "_symint" if entry.call and entry.call.kernel.symint else ""
-            composite = f"at::compositeexplicitautograd::{entry.name}{symint}"
             kernels[entry.name] = (
-                f"&opsmith::TracedInParts<{kernels[entry.name]}, &{composite}>::call"
+                f"&opsmith::TracedInParts<{kernels[entry.name]}, at::_ops::{entry.name}>::call"
             )
     return kernels
 

@@ -55,6 +55,6 @@ DEVICE inline Run run_at(GLOBAL const STORED(IN)* p) {
 #define EACH_PART(p) for (long p = 0; p < LENGTH; p += PART)
 #define PART (32 * ITEMS_OF_GROUP * WIDTH)
 #define EACH_RUN_OF(p, r, k) \
-  for (long r = 0, k = p + ITEM(0) * WIDTH, end_ = min(p + PART, (long)LENGTH); k < end_; k += ITEMS_OF_GROUP * WIDTH)
+  for (long k = p + ITEM(0) * WIDTH, end_ = min(p + PART, (long)LENGTH); k < end_; k += ITEMS_OF_GROUP * WIDTH)
 #endif
 )"

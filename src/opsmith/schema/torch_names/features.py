@@ -22,8 +22,8 @@ class Feature(Enum):
 
     PLAN = "no backend is planned or built"
     LOADING = "no backend is loaded"
-    AUTOCAST = "`torch.cond` and other higher-order operators fail under the device's autocast"
     AOT_INDUCTOR = "`cpp_wrapper` and AOTInductor write no graph for the device"
+    AUTOCAST = "`torch.cond` and other higher-order operators fail under the device's autocast"
     COMPILED_GRAPHS = "a graph that Inductor cannot compile raises its error"
     COMPRESSED_GRADIENTS = "DistributedDataParallel refuses `bf16_compress_hook` on the device"
     CONFORMANCE = "`opsmith conform` does not run"
