@@ -8,7 +8,7 @@
 #include <opsmith/fallback/fallback_policy.h>
 #include <opsmith/device/generator.h>
 #include <opsmith/device/waiting.h>
-#include <opsmith/fallback/boxed_views.h>
+#include <opsmith/fallback/boxed_tensors.h>
 #include <opsmith/fallback/host_call.h>
 #include <opsmith/fallback/overlapping_out.h>
 #include <opsmith/fallback/parts.h>
@@ -64,28 +64,16 @@ Place place_of_call(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> va
   };
   for (size_t i = 0; i < values.size(); ++i) {
     const c10::IValue& value = values[i];
-    if (value.isTensor()) {
-      const at::Tensor& tensor = value.toTensor();
-      if (tensor.defined()) {
-        // CPU scalars mix with tensors of any device, as everywhere in PyTorch, but not as the thing written.
-        look(tensor, tensor.is_cpu() && tensor.dim() == 0 && !writes(schema.arguments()[i]));
-      }
-    } else if (value.isTensorList()) {
-      for (const c10::IValue& element : value.toListRef()) {
-        const at::Tensor& tensor = element.toTensor();
-        if (tensor.defined()) {
-          look(tensor, tensor.is_cpu() && tensor.dim() == 0 && !writes(schema.arguments()[i]));
-        }
-      }
-    } else if (is_optional_tensor_list(value)) {
-      for (const c10::IValue& element : value.toListRef()) {  // the indices of index operators
-        if (element.isTensor() && element.toTensor().defined()) {
-          look(element.toTensor(), /*may_be_on_cpu=*/true);
-        }
-      }
-    } else if (value.isDevice()) {
+    if (value.isDevice()) {
       requested = value.toDevice();
+      continue;
     }
+    for_each_tensor(value, [&](const at::Tensor& tensor) {
+      // CPU scalars mix with tensors of any device, as everywhere in PyTorch, but not as the thing written;
+      // and so do the indices of index operators.
+      look(tensor, tensor.is_cpu() && (is_optional_tensor_list(value) ||
+                                       (tensor.dim() == 0 && !writes(schema.arguments()[i]))));
+    });
   }
   if (C10_UNLIKELY(device.has_value() && other.has_value())) {
     throw_mixed_devices(op, values, *device, *other);
@@ -221,22 +209,16 @@ void heed_policy(const c10::OperatorHandle& op, const FallbackCause* cause, bool
 
 std::optional<c10::Device> device_of_call(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
   std::optional<c10::Device> found;
-  const auto look = [&found](const c10::IValue& value) {
-    if (!found.has_value() && value.isTensor() && value.toTensor().defined() &&
-        value.toTensor().is_privateuseone()) {
-      found = value.toTensor().device();
+  const auto look = [&found](const at::Tensor& tensor) {
+    if (!found.has_value() && tensor.is_privateuseone()) {
+      found = tensor.device();
     }
   };
   for (const c10::IValue& value : torch::jit::last(stack, op.schema().arguments().size())) {
     if (value.isDevice() && value.toDevice().is_privateuseone()) {
       return value.toDevice();
     }
-    look(value);
-    if (is_tensor_list(value)) {
-      for (const c10::IValue& element : value.toListRef()) {
-        look(element);
-      }
-    }
+    for_each_tensor(value, look);
   }
   return found;
 }

@@ -1,7 +1,7 @@
 // Composites in one call. See interception.h.
 #include <opsmith/fallback/interception.h>
 
-#include <opsmith/fallback/boxed_views.h>
+#include <opsmith/fallback/boxed_tensors.h>
 #include <opsmith/fallback/fallback.h>
 #include <opsmith/fallback/written_argument.h>
 
@@ -49,20 +49,6 @@ bool is_plain(const at::Tensor& tensor) {
 
 bool is_differentiated(const at::Tensor& tensor, bool grad_mode) {
   return (grad_mode && tensor.requires_grad()) || tensor._fw_grad(/*level=*/0).defined();
-}
-
-// Calls `visit` with each defined tensor in `value`, until it returns false; whether it never did.
-template <class Visit>
-bool all_tensors(const c10::IValue& value, const Visit& visit) {
-  if (value.isTensor()) {
-    return !value.toTensor().defined() || visit(value.toTensor());
-  }
-  if (is_tensor_list(value)) {
-    const auto elements = value.toListRef();
-    return std::all_of(elements.begin(), elements.end(),
-                       [&](const c10::IValue& element) { return all_tensors(element, visit); });
-  }
-  return true;
 }
 
 template <DispatchKey kComposite>

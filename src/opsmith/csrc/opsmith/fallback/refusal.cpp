@@ -2,7 +2,7 @@
 #include <opsmith/fallback/refusal.h>
 
 #include <opsmith/device/driver.h>
-#include <opsmith/fallback/boxed_views.h>
+#include <opsmith/fallback/boxed_tensors.h>
 
 #include <c10/util/StringUtil.h>
 
@@ -19,26 +19,6 @@ std::string lines_for_a_kernel(const c10::OperatorName& name) {
 
 std::string description(const at::Tensor& tensor) {
   return c10::str(c10::getDtypeNames(tensor.scalar_type()).first, tensor.sizes(), " on ", tensor.device());
-}
-
-// Calls visit(argument, tensor) for each defined tensor among the arguments of a boxed call.
-template <class Visit>
-void for_each_tensor(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> values,
-                     const Visit& visit) {
-  for (size_t i = 0; i < values.size(); ++i) {
-    const c10::IValue& value = values[i];
-    if (value.isTensor()) {
-      if (value.toTensor().defined()) {
-        visit(schema.arguments()[i], value.toTensor());
-      }
-    } else if (is_tensor_list(value)) {
-      for (const c10::IValue& element : value.toListRef()) {
-        if (element.isTensor() && element.toTensor().defined()) {
-          visit(schema.arguments()[i], element.toTensor());
-        }
-      }
-    }
-  }
 }
 
 // "self float32[2, 3] on sim:0, out float64[2] on sim:0"

@@ -4,7 +4,7 @@
 #include <opsmith/generated/derived.h>
 #include <opsmith/device/driver.h>
 #include <opsmith/device/empty.h>
-#include <opsmith/fallback/boxed_views.h>
+#include <opsmith/fallback/boxed_tensors.h>
 #include <opsmith/fallback/fallback.h>
 #include <opsmith/fallback/fallback_cause.h>
 #include <opsmith/fallback/fallback_counts.h>
@@ -36,21 +36,6 @@ using Values = c10::ArrayRef<c10::IValue>;
 using torch::jit::Stack;
 
 // ---- the Tensors of boxed values ----
-
-template <class Visit>
-void each_tensor_of(const c10::IValue& value, const Visit& visit) {
-  if (value.isTensor()) {
-    if (value.toTensor().defined()) {
-      visit(value.toTensor());
-    }
-  } else if (is_tensor_list(value)) {
-    for (const c10::IValue& element : value.toListRef()) {
-      if (element.isTensor() && element.toTensor().defined()) {
-        visit(element.toTensor());
-      }
-    }
-  }
-}
 
 // Whether `tensor` is like `first` as it is: numbers of Python's are cast.
 bool is_like_uncast(const at::Tensor& tensor, const at::Tensor& first) {
@@ -234,7 +219,7 @@ class SeenOperands {
   static uint64_t key_of(Values given) {
     uint64_t key = kNoOperands;
     for (const c10::IValue& value : given) {
-      each_tensor_of(value, [&](const at::Tensor& tensor) { key = key_with(key, tensor); });
+      for_each_tensor(value, [&](const at::Tensor& tensor) { key = key_with(key, tensor); });
     }
     return key;
   }
@@ -457,7 +442,7 @@ class BoxedDerivation final : public UnboxedServer {
   c10::DeviceIndex device_of(Values given) const {
     c10::Device device(c10::kCPU);
     for (const c10::IValue& value : given) {
-      each_tensor_of(value, [&](const at::Tensor& tensor) {
+      for_each_tensor(value, [&](const at::Tensor& tensor) {
         if (device.is_cpu()) {
           device = tensor.device();
         }
@@ -468,7 +453,7 @@ class BoxedDerivation final : public UnboxedServer {
     }
     if (variant_.operands != Operands::kAny) {
       for (size_t i = 0; i < given.size(); ++i) {
-        each_tensor_of(given[i], [&](const at::Tensor& tensor) {
+        for_each_tensor(given[i], [&](const at::Tensor& tensor) {
           const bool scalar = variant_.operands == Operands::kScalarsFromCpu && tensor.device().is_cpu() &&
                               tensor.dim() == 0 && !is_written(schema_.arguments()[i]);
           if (C10_UNLIKELY(tensor.device() != device && !scalar)) {
@@ -543,7 +528,7 @@ class BoxedDerivation final : public UnboxedServer {
   bool takes_arguments(Values given) const {
     for (const auto& [index, mask] : argument_dtypes_) {
       bool taken = true;
-      each_tensor_of(given[index], [&, mask = mask](const at::Tensor& tensor) {
+      for_each_tensor(given[index], [&, mask = mask](const at::Tensor& tensor) {
         taken &= has(mask, tensor.scalar_type());
       });
       if (!taken) {

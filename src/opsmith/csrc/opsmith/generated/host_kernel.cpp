@@ -4,7 +4,7 @@
 #include <opsmith/device/capture.h>
 #include <opsmith/device/device.h>
 #include <opsmith/device/host_view.h>
-#include <opsmith/fallback/boxed_views.h>
+#include <opsmith/fallback/boxed_tensors.h>
 #include <opsmith/fallback/written_argument.h>
 
 #include <c10/util/SmallVector.h>

@@ -5,6 +5,7 @@
 // runtime/records/calls.py reads: a tree by thread, in which a node is an operator, or a node of the autograd
 // graph, called where its parent was running, with the calls and the time of all of them.
 #include <opsmith/device/launch.h>
+#include <opsmith/fallback/boxed_tensors.h>
 #include <opsmith/fallback/fallback_counts.h>
 #include <opsmith/fallback/owned_counter.h>
 #include <opsmith/fallback/refusal.h>
@@ -119,25 +120,10 @@ const std::shared_ptr<ThreadCalls>& Recording::of_this_thread() {
 }
 
 bool is_on_device(const c10::IValue& value) {
-  const auto lies_there = [](const at::Tensor& tensor) {
-    return tensor.defined() && tensor.device().type() == c10::kPrivateUse1;
-  };
-  if (value.isTensor()) {
-    return lies_there(value.toTensor());
-  }
   if (value.isDevice()) {
-    return value.toDevice().type() == c10::kPrivateUse1;
+    return value.toDevice().is_privateuseone();
   }
-  if (value.isTensorList()) {
-    const auto tensors = value.toTensorList();
-    return std::any_of(tensors.begin(), tensors.end(), lies_there);
-  }
-  if (value.isList()) {  // of optional Tensors, perhaps
-    const auto& items = value.toListRef();
-    return std::any_of(items.begin(), items.end(),
-                       [](const c10::IValue& item) { return item.isTensor() && is_on_device(item); });
-  }
-  return false;
+  return !all_tensors(value, [](const at::Tensor& tensor) { return !tensor.is_privateuseone(); });
 }
 
 int64_t Recording::node_of(ThreadCalls& thread, const at::RecordFunction& function) {

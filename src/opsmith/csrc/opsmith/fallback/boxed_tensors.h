@@ -1,6 +1,9 @@
-// The Tensors of a boxed argument: which lists have them, and others in their place.
+// The Tensors of boxed arguments: which lists have them, a visit to each, and others in their place.
 #pragma once
 
+#include <algorithm>
+
+#include <ATen/core/function_schema.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/core/jit_type.h>
 
@@ -15,6 +18,38 @@ inline bool is_optional_tensor_list(const c10::IValue& value) {
 // Whether it is a list of Tensors, optional ones or not.
 inline bool is_tensor_list(const c10::IValue& value) {
   return value.isTensorList() || is_optional_tensor_list(value);
+}
+
+// Calls visit(tensor) with each defined Tensor in `value` until it returns false; whether it never did.
+template <class Visit>
+bool all_tensors(const c10::IValue& value, const Visit& visit) {
+  if (value.isTensor()) {
+    return !value.toTensor().defined() || visit(value.toTensor());
+  }
+  if (is_tensor_list(value)) {
+    const auto elements = value.toListRef();
+    return std::all_of(elements.begin(), elements.end(),
+                       [&](const c10::IValue& element) { return all_tensors(element, visit); });
+  }
+  return true;
+}
+
+// Calls visit(tensor) with each defined Tensor in `value`.
+template <class Visit>
+void for_each_tensor(const c10::IValue& value, const Visit& visit) {
+  all_tensors(value, [&](const at::Tensor& tensor) {
+    visit(tensor);
+    return true;
+  });
+}
+
+// Calls visit(argument, tensor) with each defined Tensor among `values`, the arguments of a boxed call.
+template <class Visit>
+void for_each_tensor(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> values,
+                     const Visit& visit) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    for_each_tensor(values[i], [&](const at::Tensor& tensor) { visit(schema.arguments()[i], tensor); });
+  }
 }
 
 // `value` with `view(tensor)` in the place of each of its Tensors; anything else comes back unchanged.
