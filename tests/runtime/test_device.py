@@ -285,10 +285,9 @@ def test_the_snapshot_is_what_pytorchs_visualiser_opens(no_cache: None, tmp_path
     assert actions == [
         "segment_alloc", "alloc", "segment_alloc", "alloc", "free_requested", "free_completed"
     ]  # fmt: skip
-    assert "total_reserved: 14.0MiB" in _memory_viz.segsum(snapshot)
-    assert "6 entries" in _memory_viz.trace(
-        {**snapshot, "device_traces": [snapshot["device_traces"][1]]}
-    )
+    of_device = {"segments": [small, alone], "device_traces": [snapshot["device_traces"][1]]}
+    assert "total_reserved: 14.0MiB" in _memory_viz.segsum({**snapshot, **of_device})
+    assert "6 entries" in _memory_viz.trace({**snapshot, **of_device})
     assert torch.sim.memory_snapshot()[0].keys() == small.keys()
     del kept
 
@@ -320,8 +319,8 @@ def test_a_storage_can_be_resized(sim: LoadedBackend) -> None:
 
 def test_nothing_leaks(no_cache: None, driver: SimDriver) -> None:
     before = driver.statistics(0)
-    model = torch.nn.Linear(8, 8).to("sim")
-    model(torch.ones(4, 8, device="sim")).sum().backward()
+    model = torch.nn.Linear(2048, 2048).to("sim")  # of a size that has segments of its own
+    model(torch.ones(4, 2048, device="sim")).sum().backward()
     del model
     gc.collect()
     torch.sim.empty_cache()
