@@ -147,6 +147,69 @@ def test_values_and_gradients_are_the_cpus(name: str) -> None:
             torch.testing.assert_close(ours.cpu(), theirs, rtol=1e-4, atol=1e-4)
 
 
+# Autograd makes what it hands to group norm's gradient contiguous, but for the CPU.
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        for name, (_, operands) in DIFFERENTIABLE.items()
+        if operands[0] is IMAGE and not name.startswith("group norm")
+    ],
+)
+def test_channels_last_images_give_channels_last_results(name: str) -> None:
+    function, (image, *others) = DIFFERENTIABLE[name]
+    found = {}
+    for device in ("cpu", "opencl"):
+        given = image.to(device, memory_format=torch.channels_last).requires_grad_()
+        result = function(given, *(each.to(device) for each in others))
+        (gradient,) = torch.autograd.grad(result.sum(), given)
+        found[device] = (result.stride(), gradient.stride())
+        if device == "opencl":
+            torch.testing.assert_close(result.cpu(), function(image, *others), rtol=1e-4, atol=1e-4)
+    assert found["opencl"] == found["cpu"]
+
+
+def test_dropout_keeps_channels_last() -> None:
+    image = IMAGE.to("opencl", memory_format=torch.channels_last)
+    dropped, kept = torch.native_dropout(image, 0.5, True)
+    assert dropped.stride() == kept.stride() == image.stride()
+    assert torch.equal(dropped, torch.where(kept, 2 * image, 0))
+
+
+H = torch.float16
+FLOAT_AND_HALF: dict[str, tuple[Callable[..., Any], str]] = {
+    "mm": (lambda x: x @ x.t().to(H), r"expected scalar type Float but found Half"),
+    "bmm": (lambda x: x[None].bmm(x.t()[None].to(H)), r"expected scalar type Float but found Half"),
+    "baddbmm": (
+        lambda x: torch.baddbmm(x[None, :, :6], x[None], x.t()[None].to(H)),
+        r"expected scalar type Float but found Half",
+    ),
+    "convolution": (
+        lambda x: F.conv2d(x[None, None], x[None, None, :2, :2].to(H)),
+        r"Input type \(float\) and weight type \(c10::Half\) should be the same",
+    ),
+    "convolution's bias": (
+        lambda x: F.conv2d(x[None, None], x[None, None, :2, :2], x[0, :1].to(H)),
+        r"Input type \(float\) and bias type \(c10::Half\) should be the same",
+    ),
+    "weights of classes": (
+        lambda x: F.nll_loss(x, LABELS.to(x.device), x[0].to(H)),
+        r"expected scalar type Float but found Half",
+    ),
+    "softmax's gradient": (
+        lambda x: torch.ops.aten._softmax_backward_data(x, x.to(H), 1, torch.float32),
+        r"expected scalar type Float but found Half",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FLOAT_AND_HALF)
+def test_operands_of_two_dtypes_are_refused(name: str) -> None:
+    function, message = FLOAT_AND_HALF[name]
+    with pytest.raises(RuntimeError, match=message):
+        function(X.to("opencl"))
+
+
 NUMBERS = torch.tensor([-3.5, -1.0, -0.0, 0.0, 0.5, 1.5, 2.0, 300.0])
 VALUES: dict[str, Callable[[Tensor], Any]] = {
     "rounding": lambda x: (x.round(), x.floor(), x.trunc(), x.ceil(), x.frac()),
@@ -163,6 +226,13 @@ VALUES: dict[str, Callable[[Tensor], Any]] = {
         (x / x).amax(),
         (x / x).max(0),
         x.div(0).clamp(-1, 1),
+    ),
+    "limits that are NaN": lambda x: (
+        x.clamp(min=float("nan")),
+        x.clamp(max=float("nan")),
+        x.clamp(0, float("nan")),
+        F.hardtanh(x, float("nan"), 1.0),
+        x.long().clamp(-1, 2),
     ),
     "conversions": lambda x: (x.half(), x.bfloat16().double(), x.long(), x.bool(), x.abs().byte()),
     "half": lambda x: (x.half() * x.half(), torch.add(x.half(), x.half(), out=x.new_empty(8))),

@@ -170,6 +170,13 @@ ConvolutionShape convolution_shape(at::IntArrayRef image, at::IntArrayRef result
           .gap_width = dilation[1]};
 }
 
+// Channels-last where the image or the weight is, as the results of the CPU and of cuDNN.
+at::Tensor laid_out(const at::Tensor& result, const at::Tensor& input, const at::Tensor& weight) {
+  const bool is_channels_last = input.suggest_memory_format() == at::MemoryFormat::ChannelsLast ||
+                                weight.suggest_memory_format() == at::MemoryFormat::ChannelsLast;
+  return is_channels_last ? result.contiguous(at::MemoryFormat::ChannelsLast) : result;
+}
+
 }  // namespace
 
 at::Tensor convolution_overrideable(const at::Tensor& input, const at::Tensor& weight,
@@ -177,6 +184,8 @@ at::Tensor convolution_overrideable(const at::Tensor& input, const at::Tensor& w
                                     at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed,
                                     at::IntArrayRef output_padding, int64_t groups) {
   reject_other_ranks(input);
+  require_dtype_of_input(input, weight, "weight");
+  require_dtype_of_input(input, bias.value_or(at::Tensor()), "bias");
   const at::Tensor in = input.contiguous();
   const at::Tensor w = weight.contiguous();
   const at::Tensor b = bias.value_or(at::Tensor());
@@ -185,22 +194,28 @@ at::Tensor convolution_overrideable(const at::Tensor& input, const at::Tensor& w
   if (!transposed) {
     const ConvolutionShape shape = convolution_shape(in.sizes(), sizes, w.sizes(), stride, padding, dilation);
     if (in.numel() == 0 || shape.places() == 0) {
-      return at::empty(sizes, in.options());
+      return laid_out(at::empty(sizes, in.options()), input, weight);
     }
-    return result_of(in, w, b.defined() ? b.contiguous() : b, shape, groups);
+    return laid_out(result_of(in, w, b.defined() ? b.contiguous() : b, shape, groups), input, weight);
   }
   if (in.numel() == 0) {
-    return at::empty(sizes, in.options());
+    return laid_out(at::empty(sizes, in.options()), input, weight);
   }
-  return image_gradient(in, w, b.defined() ? b.contiguous() : b,
-                        convolution_shape(sizes, in.sizes(), w.sizes(), stride, padding, dilation), groups);
+  const ConvolutionShape shape = convolution_shape(sizes, in.sizes(), w.sizes(), stride, padding, dilation);
+  return laid_out(image_gradient(in, w, b.defined() ? b.contiguous() : b, shape, groups), input, weight);
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward_overrideable(
     const at::Tensor& grad_output, const at::Tensor& input, const at::Tensor& weight, at::IntArrayRef stride,
-    at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed, at::IntArrayRef /*output_padding*/,
+    at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed, at::IntArrayRef output_padding,
     int64_t groups, std::array<bool, 3> output_mask) {
   reject_other_ranks(input);
+  require_dtype_of_input(input, grad_output, "grad_output");
+  require_dtype_of_input(input, weight, "weight");
+  const at::DimVector sizes = meta_functions::convolution_result(input, weight, stride, padding, dilation,
+                                                                 transposed, output_padding, groups);
+  TORCH_CHECK(grad_output.sizes().equals(sizes), "convolution_backward: the result is of ", sizes,
+              ", and grad_output of ", grad_output.sizes());
   const at::Tensor grad = grad_output.contiguous();
   const at::Tensor in = input.contiguous();
   const at::Tensor w = weight.contiguous();
@@ -214,11 +229,12 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward_overrideable
   const ConvolutionShape shape =
       convolution_shape(image.sizes(), result.sizes(), w.sizes(), stride, padding, dilation);
   if (output_mask[0]) {
-    grad_input =
-        transposed ? result_of(image, w, {}, shape, groups) : image_gradient(grad, w, {}, shape, groups);
+    grad_input = laid_out(
+        transposed ? result_of(image, w, {}, shape, groups) : image_gradient(grad, w, {}, shape, groups),
+        input, weight);
   }
   if (output_mask[1]) {
-    grad_weight = weight_gradient(result, image, w.sizes(), shape, groups);
+    grad_weight = laid_out(weight_gradient(result, image, w.sizes(), shape, groups), input, weight);
   }
   if (output_mask[2]) {
     grad_bias = grad.sum(at::IntArrayRef{0, 2, 3});

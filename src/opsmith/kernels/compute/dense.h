@@ -7,6 +7,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 
+#include "../common/operand_dtypes.h"
 #include "definitions.h"
 #include "launch.h"
 

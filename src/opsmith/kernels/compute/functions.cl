@@ -1,5 +1,11 @@
 R"(
 // The functions that expressions call beside OpenCL's own, in C.
+// NaN where a limit is, as the CPU's clamp of numbers.
+DEVICE inline C clamped(C a, C lower, C upper) {
+  const C least = lower != lower || a < lower ? lower : a;
+  return upper != upper || least > upper ? upper : least;
+}
+
 #ifdef FLOATING
 DEVICE inline C floor_divided(C a, C b) {
   if (b == 0) return a / b;

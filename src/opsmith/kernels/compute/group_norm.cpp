@@ -54,6 +54,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> native_group_norm_backward(
     const at::Tensor& grad_out, const at::Tensor& input, const at::Tensor& mean, const at::Tensor& rstd,
     const std::optional<at::Tensor>& weight, int64_t N, int64_t C, int64_t HxW, int64_t group,
     std::array<bool, 3> output_mask) {
+  require_dtype(input.scalar_type(), grad_out);
   const at::ScalarType dtype = group_norm_dtype(input);
   const int64_t elements = C / group * HxW;
   const at::Tensor grad = grad_out.to(dtype).contiguous().view({N, C, HxW});

@@ -134,6 +134,8 @@ at::Tensor embedding_dense_backward(const at::Tensor& grad_output, const at::Ten
                               "embedding's gradient scaled by frequency is not supported on ",
                               grad_output.device(), ". Leave scale_grad_by_freq out");
   const int64_t inner = grad_output.size(-1);
+  TORCH_CHECK(grad_output.numel() == indices.numel() * inner, "embedding_dense_backward: grad_output of ",
+              grad_output.sizes(), " is not of indices of ", indices.sizes());
   at::Tensor grad_weight = at::zeros({num_weights, inner}, grad_output.options());
   const Rows rows{.outer = 1,
                   .inner = inner,

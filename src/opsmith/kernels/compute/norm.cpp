@@ -228,6 +228,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> native_layer_norm_backward(
     const at::Tensor& grad_out, const at::Tensor& input, at::IntArrayRef normalized_shape,
     const at::Tensor& mean, const at::Tensor& rstd, const std::optional<at::Tensor>& weight,
     const std::optional<at::Tensor>& bias, std::array<bool, 3> output_mask) {
+  require_dtype(input.scalar_type(), grad_out);
   const NormalisedRows rows = rows_of(input, normalized_shape);
   const at::Tensor grad = grad_out.contiguous();
   const at::Tensor in = input.contiguous();
@@ -295,7 +296,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> native_batch_norm(
       var.copy_(dense_var);
     }
   }
-  return {std::move(out), std::move(saved_mean), std::move(saved_rstd)};
+  return {out.contiguous(input.suggest_memory_format()), std::move(saved_mean), std::move(saved_rstd)};
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> native_batch_norm_backward(
@@ -303,6 +304,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> native_batch_norm_backward(
     const std::optional<at::Tensor>& running_mean, const std::optional<at::Tensor>& running_var,
     const std::optional<at::Tensor>& save_mean, const std::optional<at::Tensor>& save_invstd, bool train,
     double eps, std::array<bool, 3> output_mask) {
+  require_dtype(input.scalar_type(), grad_out);
   const at::Tensor grad = grad_out.contiguous();
   const at::Tensor in = input.contiguous();
   const at::Tensor w = dense(weight);
@@ -313,7 +315,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> native_batch_norm_backward(
   const at::ScalarType parameters = parameters_dtype(input, {w, mean, rstd});
   const int64_t channels = input.size(1);
   Gradients gradients = gradients_of(in, channels, parameters, output_mask);
-  const auto& [grad_input, grad_weight, grad_bias] = gradients;
+  auto& [grad_input, grad_weight, grad_bias] = gradients;
   differentiate({.grad = grad,
                  .input = in,
                  .weight = w,
@@ -327,6 +329,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> native_batch_norm_backward(
                  .training = train,
                  .epsilon = eps},
                 "", parameters);
+  if (output_mask[0]) {
+    grad_input = grad_input.contiguous(input.suggest_memory_format());
+  }
   return gradients;
 }
 

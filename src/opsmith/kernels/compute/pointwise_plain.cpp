@@ -97,8 +97,7 @@ at::Tensor& masked_fill_(at::Tensor& self, const at::Tensor& mask, const at::Sca
 at::Tensor& hardtanh(const at::Tensor& self, const at::Scalar& min_val, const at::Scalar& max_val,
                      at::Tensor& out) {
   const at::ScalarType dtype = self.scalar_type();
-  return unary(self, out, "(a < x ? x : a) > y ? y : a < x ? x : a",
-               {checked(min_val, dtype), checked(max_val, dtype)});
+  return unary(self, out, "clamped(a, x, y)", {checked(min_val, dtype), checked(max_val, dtype)});
 }
 
 at::Tensor& hardtanh_backward(const at::Tensor& grad_output, const at::Tensor& self,

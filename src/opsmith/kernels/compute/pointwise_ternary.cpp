@@ -34,17 +34,17 @@ at::Scalar held(const at::TensorIteratorBase& iter, Side side, const at::Scalar&
 }  // namespace
 
 void clamp_min(at::TensorIteratorBase& iter, const at::Scalar& min) {
-  pointwise(iter, "a < x ? x : a", {held(iter, Side::kLower, min)});
+  pointwise(iter, "x != x || a < x ? x : a", {held(iter, Side::kLower, min)});
 }
 
 void clamp_max(at::TensorIteratorBase& iter, const at::Scalar& max) {
-  pointwise(iter, "a > x ? x : a", {held(iter, Side::kUpper, max)});
+  pointwise(iter, "x != x || a > x ? x : a", {held(iter, Side::kUpper, max)});
 }
 
 void clamp(at::TensorIteratorBase& iter, at::OptionalScalarRef min, at::OptionalScalarRef max) {
   if (min && max) {
     const at::Scalar lower = held(iter, Side::kLower, min.get());
-    pointwise(iter, "(a < x ? x : a) > y ? y : a < x ? x : a", {lower, held(iter, Side::kUpper, max.get())});
+    pointwise(iter, "clamped(a, x, y)", {lower, held(iter, Side::kUpper, max.get())});
   } else if (min) {
     clamp_min(iter, min.get());
   } else {

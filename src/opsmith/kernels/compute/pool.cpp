@@ -87,6 +87,8 @@ void max_pool2d_with_indices_backward(const at::Tensor& grad_output, const at::T
                                       const at::Tensor& indices, const at::Tensor& grad_input) {
   PoolShape shape = window_of(planes_of(self, grad_output), kernel_size, stride, padding);
   set_pair(dilation, shape.gap_height, shape.gap_width);
+  require_dtype(self.scalar_type(), grad_output);
+  require_dtype(at::kLong, indices);
   pool(are_apart(shape) ? "MAX_BACKWARD_APART" : "MAX_BACKWARD", grad_output, indices.contiguous(),
        grad_input, shape);
 }
@@ -107,6 +109,7 @@ void avg_pool2d_backward(const at::Tensor& grad_output, const at::Tensor& self, 
   PoolShape shape = window_of(planes_of(self, grad_output), kernel_size, stride, padding);
   shape.with_padding = count_include_pad ? 1 : 0;
   shape.divisor = divisor_override.value_or(0);
+  require_dtype(self.scalar_type(), grad_output);
   pool("AVERAGE_BACKWARD", grad_output, {}, grad_input, shape);
 }
 
@@ -117,7 +120,7 @@ at::Tensor _adaptive_avg_pool2d(const at::Tensor& self, at::IntArrayRef output_s
   at::DimVector sizes(self.sizes());
   sizes[sizes.size() - 2] = output_size[0];
   sizes[sizes.size() - 1] = output_size[1];
-  at::Tensor out = at::empty(sizes, self.options());
+  at::Tensor out = at::empty(sizes, self.options(), self.suggest_memory_format());
   pool("ADAPTIVE", self, {}, out, planes_of(self, out));
   return out;
 }
@@ -129,7 +132,7 @@ at::Tensor _adaptive_avg_pool2d_backward(const at::Tensor& grad_output, const at
                   self.sizes().slice(0, self.dim() - 2) == grad_output.sizes().slice(0, self.dim() - 2),
               "_adaptive_avg_pool2d_backward: grad_output ", grad_output.toString(), grad_output.sizes(),
               " is not of a result of self ", self.toString(), self.sizes());
-  at::Tensor grad_input = at::empty(self.sizes(), self.options());
+  at::Tensor grad_input = at::empty(self.sizes(), self.options(), self.suggest_memory_format());
   pool("ADAPTIVE_BACKWARD", grad_output, {}, grad_input, planes_of(self, grad_output));
   return grad_input;
 }

@@ -88,9 +88,9 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, doubl
     return {input.clone(), at::ones_like(input, input.options().dtype(at::kBool))};
   }
   const double kept = 1. - p;
-  const at::Tensor in = input.contiguous();
-  at::Tensor mask = at::empty(in.sizes(), in.options().dtype(at::kBool));
-  at::Tensor output = at::empty(in.sizes(), in.options());
+  const at::Tensor in = input.is_non_overlapping_and_dense() ? input : input.contiguous();
+  at::Tensor mask = at::empty_like(in, in.options().dtype(at::kBool));
+  at::Tensor output = at::empty_like(in);
   if (in.numel() != 0) {
     const PhiloxNumbers taken = take_philox_numbers(static_cast<uint64_t>(in.numel()), std::nullopt);
     Arguments arguments;
@@ -111,7 +111,7 @@ at::Tensor native_dropout_backward(const at::Tensor& grad_output, const at::Tens
                   .add_const_input(grad_output)
                   .add_const_input(mask)
                   .build();
-  pointwise(iter, "b != 0 ? a * x : (C)0", grad_output.scalar_type(), {scale});
+  pointwise(iter, "a * b * x", grad_output.scalar_type(), {scale});
   return grad_input;
 }
 

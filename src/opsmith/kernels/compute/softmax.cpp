@@ -29,6 +29,7 @@ void along_lines(const std::string& definitions, const at::Tensor& self, const a
   if (self.numel() == 0) {
     return;
   }
+  require_dtype(self.scalar_type(), result);
   const at::Tensor in = self.contiguous();
   const at::Tensor known = result.defined() ? result.contiguous() : result;
   const DenseResult written(out);
@@ -64,6 +65,20 @@ void _log_softmax_backward_data(const at::Tensor& grad_output, const at::Tensor&
   along_lines(definition("GRADIENT") + definition("LOG"), grad_output, output, dim, out);
 }
 
+namespace {
+
+// Dense weights of the classes, which share the dtype of `self` as on the CPU; undefined where there are
+// none.
+at::Tensor class_weights(const at::Tensor& self, at::OptionalTensorRef weight) {
+  if (!weight.has_value()) {
+    return {};
+  }
+  require_dtype(self.scalar_type(), *weight);
+  return weight->contiguous();
+}
+
+}  // namespace
+
 void nll_loss_forward(const at::Tensor& self, const at::Tensor& target, at::OptionalTensorRef weight,
                       int64_t reduction, int64_t ignore_index, const at::Tensor& output,
                       const at::Tensor& total_weight) {
@@ -71,7 +86,7 @@ void nll_loss_forward(const at::Tensor& self, const at::Tensor& target, at::Opti
   const int64_t rows = self.dim() == 1 ? 1 : self.size(0);
   const at::Tensor in = self.contiguous();
   const at::Tensor targets = target.contiguous();
-  const at::Tensor weights = weight.has_value() ? weight->contiguous() : at::Tensor();
+  const at::Tensor weights = class_weights(self, weight);
   at::Tensor losses = at::empty({rows}, self.options());
   at::Tensor counted = at::empty({rows}, self.options());
   if (rows > 0) {
@@ -98,6 +113,7 @@ void nll_loss_backward(const at::Tensor& grad_output, const at::Tensor& self, co
                        const at::Tensor& total_weight, const at::Tensor& grad_input) {
   const int64_t classes = self.size(-1);
   const int64_t rows = self.dim() == 1 ? 1 : self.size(0);
+  require_dtype(self.scalar_type(), grad_output, total_weight);
   const DenseResult written(grad_input);
   written.tensor().zero_();
   if (rows == 0) {
@@ -105,7 +121,7 @@ void nll_loss_backward(const at::Tensor& grad_output, const at::Tensor& self, co
   }
   const at::Tensor grad = grad_output.contiguous();
   const at::Tensor targets = target.contiguous();
-  const at::Tensor weights = weight.has_value() ? weight->contiguous() : at::Tensor();
+  const at::Tensor weights = class_weights(self, weight);
   const bool by_row = reduction == at::Reduction::None && self.dim() == 2;
   const int32_t kind = by_row ? 0 : reduction == at::Reduction::Mean ? 1 : 2;
   Arguments arguments;

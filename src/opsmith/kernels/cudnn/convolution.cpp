@@ -21,6 +21,7 @@
 #include <opsmith/unsupported.h>
 
 #include "../common/nvidia_library.h"
+#include "../common/operand_dtypes.h"
 #include "../meta/result_sizes.h"
 #include "api.h"
 
@@ -249,21 +250,16 @@ at::Tensor laid_out(const at::Tensor& t, at::MemoryFormat layout) {
   return reinterpret_cast<uintptr_t>(dense.data_ptr()) % 16 == 0 ? dense : dense.clone(layout);
 }
 
-void check_dtype(const at::Tensor& input, const at::Tensor& other, const char* name) {
-  TORCH_CHECK(other.scalar_type() == input.scalar_type(), "Input type (", input.scalar_type(), ") and ", name,
-              " type (", other.scalar_type(), ") should be the same");
-}
-
 }  // namespace
 
 at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight,
                        const std::optional<at::Tensor>& bias, at::IntArrayRef stride, at::IntArrayRef padding,
                        at::IntArrayRef dilation, bool transposed, at::IntArrayRef output_padding,
                        int64_t groups) {
-  check_dtype(input, weight, "weight");
+  require_dtype_of_input(input, weight, "weight");
   const bool adds = bias.has_value() && bias->defined();
   if (adds) {
-    check_dtype(input, *bias, "bias");
+    require_dtype_of_input(input, *bias, "bias");
   }
   const at::MemoryFormat layout = layout_of(input, weight);
   const at::Tensor out =
@@ -280,8 +276,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
     const at::Tensor& grad_output, const at::Tensor& input, const at::Tensor& weight, at::IntArrayRef stride,
     at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed, at::IntArrayRef /*output_padding*/,
     int64_t groups, std::array<bool, 3> output_mask) {
-  check_dtype(input, weight, "weight");
-  check_dtype(input, grad_output, "gradient");
+  require_dtype_of_input(input, weight, "weight");
+  require_dtype_of_input(input, grad_output, "gradient");
   const at::MemoryFormat layout = layout_of(input, weight);
   const at::Tensor grad = laid_out(grad_output, layout), in = laid_out(input, layout);
   const at::Tensor w = laid_out(weight, layout);
