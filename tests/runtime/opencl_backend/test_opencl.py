@@ -210,6 +210,16 @@ def test_operands_of_two_dtypes_are_refused(name: str) -> None:
         function(X.to("opencl"))
 
 
+def test_what_the_cpu_says_of_ranges_and_empty_vectors() -> None:
+    empty = torch.empty(0, device="opencl")
+    assert torch.cat([empty, empty], dim=1).shape == (0,)
+    with pytest.warns(UserWarning, match="The out tensor will be resized to a tensor of shape"):
+        torch.arange(3, out=torch.empty(2, device="opencl"))
+    most = torch.finfo(torch.float32).max
+    with pytest.raises(RuntimeError, match="uniform_ expects to-from <= "):
+        empty.uniform_(-most, most)
+
+
 NUMBERS = torch.tensor([-3.5, -1.0, -0.0, 0.0, 0.5, 1.5, 2.0, 300.0])
 VALUES: dict[str, Callable[[Tensor], Any]] = {
     "rounding": lambda x: (x.round(), x.floor(), x.trunc(), x.ceil(), x.frac()),

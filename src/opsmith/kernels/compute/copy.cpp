@@ -63,6 +63,14 @@ at::Tensor& scalar_tensor(const at::Scalar& number, at::Tensor& out) {
 at::Tensor& arange(const at::Scalar& start, const at::Scalar& end, const at::Scalar& step, at::Tensor& out) {
   const int64_t length = meta_functions::arange_length(start, end, step, out.scalar_type());
   if (out.numel() != length) {
+    if (out.numel() > 0) {
+      TORCH_WARN(
+          "The number of elements in the out tensor of shape ", out.sizes(), " is ", out.numel(),
+          " which does not match the computed number of elements ", length,
+          ". Note that this may occur as a result of rounding error. The out tensor will be resized to a "
+          "tensor of shape (",
+          length, ",).");
+    }
     out.resize_({length});
   }
   at::Tensor line = out.is_contiguous() ? out.view({length}) : at::empty({length}, out.options());

@@ -216,8 +216,8 @@ void cat(const at::ITensorListRef& tensors, int64_t dim, int64_t /*valid*/, bool
          const at::Tensor& out) {
   int64_t start = 0;
   for (const at::Tensor& tensor : tensors) {
-    if (tensor.dim() == 1 && tensor.size(0) == 0 && out.dim() != 1) {
-      continue;  // cat skips empty vectors, whatever the rank of the others
+    if (tensor.dim() == 1 && tensor.size(0) == 0) {
+      continue;  // cat skips empty vectors, whatever `dim` and the rank of the others
     }
     const int64_t size = tensor.size(dim);
     out.narrow(dim, start, size).copy_(tensor);

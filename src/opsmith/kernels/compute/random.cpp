@@ -3,9 +3,11 @@
 #include <opsmith/random_numbers.h>
 
 #include <cmath>
+#include <limits>
 #include <string>
 #include <tuple>
 
+#include <ATen/Dispatch.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
@@ -59,6 +61,12 @@ at::Tensor& draw(at::Tensor& self, const std::optional<at::Generator>& generator
   return self;
 }
 
+double highest_of(at::ScalarType dtype) {
+  return AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dtype, "uniform_", [] {
+    return static_cast<double>(std::numeric_limits<scalar_t>::max());
+  });
+}
+
 at::ScalarType computed_in(const at::Tensor& self) {
   return self.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
@@ -73,6 +81,9 @@ at::Tensor& bernoulli_(at::Tensor& self, double p, std::optional<at::Generator> 
 at::Tensor& uniform_(at::Tensor& self, double from, double to, std::optional<at::Generator> generator) {
   TORCH_CHECK(from <= to, "uniform_ expects to return a [from, to) range, but found from=", from,
               " > to=", to);
+  const double limit = highest_of(self.scalar_type());
+  TORCH_CHECK(to - from <= limit, "uniform_ expects to-from <= ", limit, ", the most that ",
+              self.scalar_type(), " holds, but found to=", to, " and from=", from);
   return draw(self, generator, "UNIFORM", computed_in(self), checked(from, self.scalar_type()),
               checked(to, self.scalar_type()));
 }
