@@ -177,12 +177,13 @@ def test_dropout_keeps_channels_last() -> None:
 
 
 H = torch.float16
+FOUND_HALF = "expected scalar type Float but found Half"
 FLOAT_AND_HALF: dict[str, tuple[Callable[..., Any], str]] = {
-    "mm": (lambda x: x @ x.t().to(H), r"expected scalar type Float but found Half"),
-    "bmm": (lambda x: x[None].bmm(x.t()[None].to(H)), r"expected scalar type Float but found Half"),
+    "mm": (lambda x: x @ x.t().to(H), FOUND_HALF),
+    "bmm": (lambda x: x[None].bmm(x.t()[None].to(H)), FOUND_HALF),
     "baddbmm": (
         lambda x: torch.baddbmm(x[None, :, :6], x[None], x.t()[None].to(H)),
-        r"expected scalar type Float but found Half",
+        FOUND_HALF,
     ),
     "convolution": (
         lambda x: F.conv2d(x[None, None], x[None, None, :2, :2].to(H)),
@@ -194,11 +195,11 @@ FLOAT_AND_HALF: dict[str, tuple[Callable[..., Any], str]] = {
     ),
     "weights of classes": (
         lambda x: F.nll_loss(x, LABELS.to(x.device), x[0].to(H)),
-        r"expected scalar type Float but found Half",
+        FOUND_HALF,
     ),
     "softmax's gradient": (
         lambda x: torch.ops.aten._softmax_backward_data(x, x.to(H), 1, torch.float32),
-        r"expected scalar type Float but found Half",
+        FOUND_HALF,
     ),
 }
 

@@ -170,13 +170,6 @@ ConvolutionShape convolution_shape(at::IntArrayRef image, at::IntArrayRef result
           .gap_width = dilation[1]};
 }
 
-// Channels-last where the image or the weight is, as the results of the CPU and of cuDNN.
-at::Tensor laid_out(const at::Tensor& result, const at::Tensor& input, const at::Tensor& weight) {
-  const bool is_channels_last = input.suggest_memory_format() == at::MemoryFormat::ChannelsLast ||
-                                weight.suggest_memory_format() == at::MemoryFormat::ChannelsLast;
-  return is_channels_last ? result.contiguous(at::MemoryFormat::ChannelsLast) : result;
-}
-
 }  // namespace
 
 at::Tensor convolution_overrideable(const at::Tensor& input, const at::Tensor& weight,
@@ -185,24 +178,20 @@ at::Tensor convolution_overrideable(const at::Tensor& input, const at::Tensor& w
                                     at::IntArrayRef output_padding, int64_t groups) {
   reject_other_ranks(input);
   require_dtype_of_input(input, weight, "weight");
-  require_dtype_of_input(input, bias.value_or(at::Tensor()), "bias");
+  const at::Tensor b = bias.value_or(at::Tensor());
+  require_dtype_of_input(input, b, "bias");
   const at::Tensor in = input.contiguous();
   const at::Tensor w = weight.contiguous();
-  const at::Tensor b = bias.value_or(at::Tensor());
   const at::DimVector sizes = meta_functions::convolution_result(in, w, stride, padding, dilation, transposed,
                                                                  output_padding, groups);
-  if (!transposed) {
-    const ConvolutionShape shape = convolution_shape(in.sizes(), sizes, w.sizes(), stride, padding, dilation);
-    if (in.numel() == 0 || shape.places() == 0) {
-      return laid_out(at::empty(sizes, in.options()), input, weight);
-    }
-    return laid_out(result_of(in, w, b.defined() ? b.contiguous() : b, shape, groups), input, weight);
+  const at::MemoryFormat format = meta_functions::convolution_format(input, weight);
+  const at::IntArrayRef image = transposed ? sizes : in.sizes(), result = transposed ? in.sizes() : sizes;
+  const ConvolutionShape shape = convolution_shape(image, result, w.sizes(), stride, padding, dilation);
+  if (in.numel() == 0 || shape.places() == 0) {
+    return at::empty(sizes, in.options(), format);
   }
-  if (in.numel() == 0) {
-    return laid_out(at::empty(sizes, in.options()), input, weight);
-  }
-  const ConvolutionShape shape = convolution_shape(sizes, in.sizes(), w.sizes(), stride, padding, dilation);
-  return laid_out(image_gradient(in, w, b.defined() ? b.contiguous() : b, shape, groups), input, weight);
+  const at::Tensor added = b.defined() ? b.contiguous() : b;
+  return (transposed ? image_gradient : result_of)(in, w, added, shape, groups).contiguous(format);
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward_overrideable(
@@ -216,6 +205,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward_overrideable
                                                                  transposed, output_padding, groups);
   TORCH_CHECK(grad_output.sizes().equals(sizes), "convolution_backward: the result is of ", sizes,
               ", and grad_output of ", grad_output.sizes());
+  const at::MemoryFormat format = meta_functions::convolution_format(input, weight);
   const at::Tensor grad = grad_output.contiguous();
   const at::Tensor in = input.contiguous();
   const at::Tensor w = weight.contiguous();
@@ -229,12 +219,10 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward_overrideable
   const ConvolutionShape shape =
       convolution_shape(image.sizes(), result.sizes(), w.sizes(), stride, padding, dilation);
   if (output_mask[0]) {
-    grad_input = laid_out(
-        transposed ? result_of(image, w, {}, shape, groups) : image_gradient(grad, w, {}, shape, groups),
-        input, weight);
+    grad_input = (transposed ? result_of : image_gradient)(grad, w, {}, shape, groups).contiguous(format);
   }
   if (output_mask[1]) {
-    grad_weight = laid_out(weight_gradient(result, image, w.sizes(), shape, groups), input, weight);
+    grad_weight = weight_gradient(result, image, w.sizes(), shape, groups).contiguous(format);
   }
   if (output_mask[2]) {
     grad_bias = grad.sum(at::IntArrayRef{0, 2, 3});

@@ -1,5 +1,6 @@
 R"(
 // The functions that expressions call beside OpenCL's own, in C.
+
 // NaN where a limit is, as the CPU's clamp of numbers.
 DEVICE inline C clamped(C a, C lower, C upper) {
   const C least = lower != lower || a < lower ? lower : a;

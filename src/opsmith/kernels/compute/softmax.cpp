@@ -45,6 +45,16 @@ void along_lines(const std::string& definitions, const at::Tensor& self, const a
          arguments, grid);
 }
 
+// Dense weights of the classes, which share the dtype of `self` as on the CPU; undefined where there are
+// none.
+at::Tensor class_weights(const at::Tensor& self, at::OptionalTensorRef weight) {
+  if (!weight.has_value()) {
+    return {};
+  }
+  require_dtype(self.scalar_type(), *weight);
+  return weight->contiguous();
+}
+
 }  // namespace
 
 void _softmax(const at::Tensor& self, int64_t dim, bool /*half_to_float*/, const at::Tensor& out) {
@@ -64,20 +74,6 @@ void _log_softmax_backward_data(const at::Tensor& grad_output, const at::Tensor&
                                 at::ScalarType /*input_dtype*/, const at::Tensor& out) {
   along_lines(definition("GRADIENT") + definition("LOG"), grad_output, output, dim, out);
 }
-
-namespace {
-
-// Dense weights of the classes, which share the dtype of `self` as on the CPU; undefined where there are
-// none.
-at::Tensor class_weights(const at::Tensor& self, at::OptionalTensorRef weight) {
-  if (!weight.has_value()) {
-    return {};
-  }
-  require_dtype(self.scalar_type(), *weight);
-  return weight->contiguous();
-}
-
-}  // namespace
 
 void nll_loss_forward(const at::Tensor& self, const at::Tensor& target, at::OptionalTensorRef weight,
                       int64_t reduction, int64_t ignore_index, const at::Tensor& output,

@@ -237,11 +237,8 @@ void run(Role written, const Tensors& tensors, const Parameters& parameters, at:
 
 // The layout to compute in: channels-last where an operand is, as on `cuda`; cuDNN has it for no float64.
 at::MemoryFormat layout_of(const at::Tensor& input, const at::Tensor& weight) {
-  if (input.scalar_type() == at::kDouble) {
-    return at::MemoryFormat::Contiguous;
-  }
-  const at::MemoryFormat of_input = input.suggest_memory_format();
-  return of_input != at::MemoryFormat::Contiguous ? of_input : weight.suggest_memory_format();
+  return input.scalar_type() == at::kDouble ? at::MemoryFormat::Contiguous
+                                            : meta_functions::convolution_format(input, weight);
 }
 
 // `t` in the layout, from an address on that is a multiple of 16 bytes, as tensor cores read it.

@@ -54,14 +54,10 @@ bool is_left_to_one_dnn(const at::Tensor& input, const at::Tensor& weight, const
 // Of those with three, only oneDNN's kernels keep another format than the contiguous one; which calls it is
 // left, PyTorch's meta kernel does not ask.
 at::MemoryFormat format_of(const at::Tensor& input, const at::Tensor& weight) {
-  for (const at::MemoryFormat format : {at::MemoryFormat::ChannelsLast, at::MemoryFormat::ChannelsLast3d}) {
-    if (input.suggest_memory_format() == format || weight.suggest_memory_format() == format) {
-      const bool kept = format == at::MemoryFormat::ChannelsLast ||
-                        (input.is_floating_point() && input.scalar_type() != at::kDouble);
-      return kept ? format : at::MemoryFormat::Contiguous;
-    }
-  }
-  return at::MemoryFormat::Contiguous;
+  const at::MemoryFormat format = convolution_format(input, weight);
+  const bool kept = format != at::MemoryFormat::ChannelsLast3d ||
+                    (input.is_floating_point() && input.scalar_type() != at::kDouble);
+  return kept ? format : at::MemoryFormat::Contiguous;
 }
 
 // As ATen computes them: one spatial dimension is two, of which the first has one element.

@@ -22,6 +22,12 @@ inline int64_t at_dim(at::IntArrayRef values, size_t dim) {
   return values.size() == 1 ? values[0] : values[dim];
 }
 
+// The memory format that a convolution's operands have together: the input's, or else the weight's.
+inline at::MemoryFormat convolution_format(const at::Tensor& input, const at::Tensor& weight) {
+  const at::MemoryFormat of_input = input.suggest_memory_format();
+  return of_input != at::MemoryFormat::Contiguous ? of_input : weight.suggest_memory_format();
+}
+
 // Of a convolution with arguments that ATen takes.
 inline at::DimVector convolution_result(const at::Tensor& input, const at::Tensor& weight,
                                         at::IntArrayRef stride, at::IntArrayRef padding,
