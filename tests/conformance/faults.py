@@ -33,3 +33,10 @@ def hang(self: Tensor, *, out: Tensor) -> Tensor:
 def crash(self: Tensor, *, out: Tensor) -> Tensor:
     ctypes.string_at(0)
     return out
+
+
+@sim.kernel("index_select", dtypes=[torch.float64])
+def wrong_for_short_indices(self: Tensor, dim: int, index: Tensor) -> Tensor:
+    if index.dtype is not torch.int64 or self.dim() == 0:
+        return self.clone()
+    return torch.stack([self.select(dim, place) for place in index.tolist()], dim)

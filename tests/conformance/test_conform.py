@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import signal
@@ -87,10 +88,11 @@ def known(sim: LoadedBackend) -> tuple[EntryFacts, ...]:
 @pytest.mark.usefixtures("sim")
 def test_planted_faults_are_found_and_named(tmp_path: Path) -> None:
     output, junit = tmp_path / "results.json", tmp_path / "junit.xml"
-    operators = ["sinh", "atan", "erfinv", "expm1", "cosh"]
+    operators = ["sinh", "atan", "erfinv", "expm1", "cosh", "index_select"]
     summary, printed = conform(
         *(part for name in operators for part in ("--op", name)),
-        *("--dtype", "float64", "--check", "forward", "--samples", "3", "--timeout", "10"),
+        *("--dtype", "float64", "--check", "forward", "--check", "mixed-dtypes"),
+        *("--samples", "3", "--timeout", "10"),
         *("--kernels", str(FAULTS), "-o", str(output), "--junit", str(junit), "--json"),
         status=1,
     )
@@ -100,24 +102,31 @@ def test_planted_faults_are_found_and_named(tmp_path: Path) -> None:
         "atan": "failed",
         "erfinv": "timed out",
         "expm1": "crashed",
+        "index_select": "failed",
     }
     assert found["sinh"]["message"].startswith("sample 0, (float64[20, 20]): result 0 differs by ")
     assert "RuntimeError('this unit has no doubles')" in found["atan"]["message"]
     assert found["erfinv"]["message"] == "no end after 10 s, in sample 0"
     assert found["expm1"]["message"] == "the process was ended by SIGSEGV, in sample 0"
-    assert summary["totals"]["passed"] == 1
-    assert summary["scores"] == [{"check": "forward", "dtype": "float64", "passed": 1, "total": 5}]
+    assert found["index_select"]["message"].startswith(
+        "sample 2, (float64[5, 5], -1, int32[5]): result 0 differs by "
+    )
+    assert summary["totals"]["passed"] == 2
+    assert summary["scores"] == [
+        {"check": "forward", "dtype": "float64", "passed": 2, "total": 6},
+        {"check": "mixed-dtypes", "dtype": "float64", "passed": 0, "total": 1},
+    ]
     assert "timed out: erfinv float64 forward: no end after 10 s, in sample 0" in printed
 
     results = conformance.read_results(output)
     assert results.complete and results.is_bad and results.samples == 3
     assert {verdict.entry for verdict in results.verdicts} == set(operators)
     assert "cosh" in results.operators["cosh"]
-    assert [verdict.entry for verdict in results.of_operator("cosh")] == ["cosh"]
+    assert {verdict.entry for verdict in results.of_operator("cosh")} == {"cosh"}
 
-    (suite,) = ElementTree.parse(junit).getroot()
+    suite = next(iter(ElementTree.parse(junit).getroot()))
     assert dict(suite.items()) | {"time": ""} == {
-        "name": "forward", "tests": "5", "failures": "2", "errors": "2", "skipped": "0", "time": "",
+        "name": "forward", "tests": "6", "failures": "2", "errors": "2", "skipped": "0", "time": "",
     }  # fmt: skip
     crashed = suite.find("testcase[@classname='forward.expm1']/error")
     assert crashed is not None
@@ -169,7 +178,16 @@ def test_operators_by_entry_pattern_and_aten_name(known: tuple[EntryFacts, ...])
 def test_a_check_is_made_where_an_entry_has_it(known: tuple[EntryFacts, ...]) -> None:
     chosen = select(known, ["cumsum"], ["int64", "float32"], (), called={}, aten=())
     checks = {unit.dtype: [check.value for check in unit.checks] for unit in chosen.units()}
-    everywhere = ["forward", "out", "in-place", "non-contiguous", "empty", "dtypes", "determinism"]
+    everywhere = [
+        "forward",
+        "out",
+        "in-place",
+        "non-contiguous",
+        "empty",
+        "dtypes",
+        "mixed-dtypes",
+        "determinism",
+    ]
     assert checks["int64"] == [*everywhere, "meta", "boundary"]
     assert checks["float32"] == ["forward", "backward", *everywhere[1:], "meta", "boundary"]
 
@@ -197,7 +215,7 @@ def test_what_cannot_be_meant(options: dict[str, Any], message: str) -> None:
     ("arguments", "message"),
     [
         (["conform", "--check", "backwards"], "there is no check `backwards` (did you mean backward?)\n  "
-         "remedy: name one of forward, backward, out, in-place, non-contiguous, empty, dtypes, determinism"),
+         "remedy: name one of forward, backward, out, in-place, non-contiguous, empty, dtypes, mixed-dtypes"),
         (["fuzz", "-o", "no/such/r.json"], "`no/such/r.json` cannot be written: No such file or directory"),
         (["upstream", "torchcts"], "TorchCTS is not installed, or psutil, which it needs, is not\n  remedy: "
          "pip install --no-deps torchcts, and pip install psutil pytest expecttest numpy"),
@@ -271,6 +289,39 @@ def test_what_the_description_refuses_is_not_claimed(
     )
     assert refused(torch.float64, "cumsum.out").endswith(") declares Double")
     assert refused(torch.float64, "erfinv.out").startswith("the description refuses `erfinv.out`: ")
+
+
+@pytest.mark.parametrize(
+    ("is_right", "status", "message"),
+    [
+        (True, Status.PASSED, ""),
+        (
+            False,
+            Status.FAILED,
+            "sample 0, (bfloat16[5], float32[5]), which the CPU refuses (RuntimeError('dot : expected both "
+            "vectors to have same dtype, but found BFloat16 and Float')): result 0 differs by ",
+        ),
+    ],
+)  # fmt: skip
+def test_a_device_may_compute_what_the_cpu_refuses(
+    is_right: bool, status: Status, message: str, sim: LoadedBackend
+) -> None:
+    import torch
+
+    from opsmith.conformance.checks import examine
+    from opsmith.conformance.database import entries
+    from opsmith.conformance.subject import Subject
+
+    def dot(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        if one.device.type == "cpu":
+            return one.dot(other)
+        return one.float().dot(other.float()) * is_right
+
+    info = copy.copy(entries()["dot"])
+    info.op = dot
+    subject = Subject("dot", info, torch.float32, sim.name, sim.plan, 1, 0, _Nobody())
+    finding = examine(subject, Check.MIXED_DTYPES)
+    assert (finding.status, finding.message[: len(message)]) == (status, message)
 
 
 # ---- interrupted, and gone on with

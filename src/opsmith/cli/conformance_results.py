@@ -30,6 +30,7 @@ _HEADS = {
     Check.BACKWARD: "bwd",
     Check.OUT: "out=",
     Check.NONCONTIGUOUS: "non-contig",
+    Check.MIXED_DTYPES: "mixed",
     Check.DETERMINISM: "determ",
     Check.BOUNDARY: "bounds",
 }

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fnmatch import fnmatch
 from typing import Any
 
 import torch
@@ -62,9 +63,36 @@ _OUTS: dict[str, Callable[[Tensor], Tensor]] = {
     ),
 }
 
+# What "mixed-dtypes" makes of an operand's dtype: one of another size that devices have.
+_ANOTHER_DTYPE = {
+    torch.float64: torch.float32,
+    torch.float32: torch.bfloat16,
+    torch.bfloat16: torch.float32,
+    torch.float16: torch.float32,
+    torch.int64: torch.int32,
+    torch.int32: torch.int64,
+    torch.int16: torch.int64,
+    torch.int8: torch.int64,
+    torch.uint8: torch.int64,
+    torch.bool: torch.int32,
+    torch.complex128: torch.complex64,
+    torch.complex64: torch.complex128,
+    torch.complex32: torch.complex64,
+}
+
+# Entries for which PyTorch's CPU takes operands of two dtypes in some calls and refuses them in others: a
+# convolution's bias beside its input, products without elements, and what `mm.out` then reads as one dtype.
+_MIXED_BY_CHANCE = (
+    "matmul",
+    "__rmatmul__",
+    "nn.functional.conv*",
+    "nn.functional.linear_cross_entropy*",
+)
+
 _MESSAGE_LENGTH = 600
 
 _NOTHING = {
+    Check.MIXED_DTYPES: "none of its samples has two Tensors",
     Check.EMPTY: "the CPU computes none of its samples without elements",
     Check.META: "PyTorch's meta function takes none of its samples",
     Check.BOUNDARY: "the CPU computes none of its samples with the ends of the dtype for values",
@@ -153,10 +181,14 @@ def _like_the_cpu(
     index: int,
     name: str,
     ignored: frozenset[str],
+    on_the_cpu: Any = None,
     **keywords: Any,
 ) -> Iterator[None]:
+    """Compares a call on the device with the CPU's, of the same sample or of ``on_the_cpu``."""
+    beside = on_the_cpu or sample
+
     def on_cpu(number: int) -> SampleOutcome:
-        return subject.on_cpu(call, sample, index, number=number, **keywords)
+        return subject.on_cpu(call, beside, index, number=number, **keywords)
 
     theirs = on_cpu(0)
     if theirs.raised and not keywords:
@@ -167,7 +199,7 @@ def _like_the_cpu(
         return
     subject.compare(
         name, ours, theirs, ignored, on_cpu,
-        lambda: subject.on_cpu(call, subject.widened(sample), index, **_widened(subject, keywords)),
+        lambda: subject.on_cpu(call, subject.widened(beside), index, **_widened(subject, keywords)),
     )  # fmt: skip
     yield
 
@@ -398,6 +430,46 @@ def _claim(subject: Subject, claimed: bool, *, backward: bool) -> Iterator[None]
         raise Wrong(f"OpInfo does not claim {what} in {dtype_name(subject.dtype)}, and it works")
 
 
+def _mixed_dtypes(subject: Subject) -> Iterator[None]:
+    """The functional call with one operand in another dtype: as on the CPU.
+
+    A device may compute what the CPU refuses, as others do for half activations beside float weights.  Then
+    values are those of the same numbers in the operand's own dtype.
+    """
+    call = subject.info.op
+    # What is read as another dtype is far off; how a narrower operand rounds on the way differs.
+    coarse = replace(subject, dtype=torch.bfloat16)
+    by_chance = any(fnmatch(subject.name, each) for each in _MIXED_BY_CHANCE)
+    for index, sample, _ in _claimed_samples(subject):
+        for operand in _mixable(sample):
+            other = operand.to(_ANOTHER_DTYPE[operand.dtype])
+            mixed = _with_operand(sample, operand, other)
+            name = _named(index, mixed)
+            theirs = subject.on_cpu(call, mixed, index)
+            if (theirs.raised or by_chance) and subject.on_device(call, mixed, index).raised:
+                yield
+            elif theirs.raised:
+                rounded = _with_operand(sample, operand, other.to(operand.dtype))
+                name += f", which the CPU refuses ({theirs.result!r:.200})"
+                ignored = _OWN_AFFAIR | {"dtype"}
+                yield from _like_the_cpu(coarse, call, mixed, index, name, ignored, rounded)
+            else:
+                yield from _like_the_cpu(coarse, call, mixed, index, name, _OWN_AFFAIR)
+
+
+def _mixable(sample: Any) -> list[Tensor]:
+    """The first Tensor of each argument, where there are two Tensors or more to have different dtypes."""
+    arguments = (sample.input, *sample.args, *sample.kwargs.values())
+    each = [*map(tensors_in, arguments)]
+    if sum(map(len, each)) < 2:
+        return []
+    return [found[0] for found in each if found and found[0].dtype in _ANOTHER_DTYPE]
+
+
+def _with_operand(sample: Any, operand: Tensor, other: Tensor) -> Any:
+    return sample.transform(lambda value: other if value is operand else value)
+
+
 # ---- two runs, and none
 
 
@@ -481,6 +553,7 @@ _CHECKS: dict[Check, Callable[[Subject], Iterator[None]]] = {
     Check.NONCONTIGUOUS: _noncontiguous,
     Check.EMPTY: _empty,
     Check.DTYPES: _dtypes,
+    Check.MIXED_DTYPES: _mixed_dtypes,
     Check.DETERMINISM: _determinism,
     Check.META: _meta,
     Check.BOUNDARY: _boundary,

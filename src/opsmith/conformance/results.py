@@ -37,6 +37,7 @@ class Check(Enum):
     NONCONTIGUOUS = "non-contiguous"
     EMPTY = "empty"
     DTYPES = "dtypes"
+    MIXED_DTYPES = "mixed-dtypes"
     DETERMINISM = "determinism"
     META = "meta"
     BOUNDARY = "boundary"
