@@ -29,9 +29,9 @@ class Ranks:
     def __init__(self, folder: Path) -> None:
         backend = read_backend(find_backend("cuda_driver"), None)
         self.driver = build_driver(backend.name, backend.driver)
-        stand_in.compiled("libcuda.cpp", folder)
-        library = stand_in.compiled("libnccl.cpp", folder)
-        self.settings = {"LD_LIBRARY_PATH": str(folder), "OPSMITH_NCCL_LIBRARY": str(library)}
+        stand_in.compiled(folder, "libcuda.cpp", "libnccl.cpp")
+        nccl = folder / "libnccl.so.2"
+        self.settings = {"LD_LIBRARY_PATH": str(folder), "OPSMITH_NCCL_LIBRARY": str(nccl)}
 
     def run(self, part: str, folder: Path, *devices: int, **settings: str) -> list[str]:
         """The output of the rank on each of ``devices``; all end well."""

@@ -211,7 +211,8 @@ def all_parts(backend: str, folder: Path) -> dict[str, Found]:
     found["full"] = started("full", backend, library, **taken)
 
     told = folder / "ranges"
-    tool = str(stand_in.compiled("nvtx_tool.cpp", folder))
+    stand_in.compiled(folder, "nvtx_tool.cpp")
+    tool = str(folder / "libnvtx3interop.so.1")
     found["ranges"] = started(
         "ranges", backend, library, NVTX_INJECTION64_PATH=tool, OPSMITH_NVTX_RANGES=str(told)
     )

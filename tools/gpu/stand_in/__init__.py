@@ -6,6 +6,11 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from opsmith.base.cache_folder import cache_root
+from opsmith.build.compile import Compilation
+from opsmith.build.shared_library import SharedLibrary
+from opsmith.build.toolchain import find_compiler
+
 HERE = Path(__file__).parent
 _LIBRARIES = {
     "libcuda.cpp": "libcuda.so.1",
@@ -17,19 +22,23 @@ _LIBRARIES = {
 }
 
 
-def compiled(source: str, folder: Path) -> Path:
-    """The library of one of its sources, in ``folder``."""
-    library = folder / _LIBRARIES[source]
-    command = ["g++", "-std=c++20", "-O1", "-fPIC", "-shared"]
-    subprocess.run([*command, "-o", str(library), str(HERE / source)], check=True)
-    return library
+def compiled(folder: Path, *sources: str) -> None:
+    """Puts the libraries of ``sources`` into ``folder``; those that were compiled before are in the cache."""
+    cache = cache_root()
+    libraries = [
+        SharedLibrary(Path(source).stem, (HERE / source,), flags=("-fvisibility=default",))
+        for source in sources
+    ]
+    compilation = Compilation(libraries, find_compiler(cache), cache)
+    compilation.run(cache / "logs" / "stand_in.log", lambda step: None)
+    for source, library in zip(sources, compilation.outputs(), strict=True):
+        shutil.copy(library, folder / _LIBRARIES[source])
 
 
 def built(folder: Path) -> dict[str, str]:
     """Compiles it to ``folder``; the environment in which cuda_driver finds it there."""
     folder.mkdir(parents=True, exist_ok=True)
-    for source in _LIBRARIES:
-        compiled(source, folder)
+    compiled(folder, *_LIBRARIES)
     header = shutil.copy(HERE / "kernel.h", folder)
     # Compiled ahead, with the options of libnvrtc.cpp: each kernel includes it.
     options = ["-std=c++20", "-O1", "-w", "-fPIC", "-fvisibility=default"]
