@@ -83,11 +83,9 @@ _ANOTHER_DTYPE = {
 # Entries for which PyTorch's CPU takes operands of two dtypes in some calls and refuses them in others: a
 # convolution's bias beside its input, products without elements, and what `mm.out` then reads as one dtype.
 _MIXED_BY_CHANCE = (
-    "matmul",
-    "__rmatmul__",
-    "nn.functional.conv*",
+    "matmul", "__rmatmul__", "linalg.pinv.singular", "nn.functional.conv*",
     "nn.functional.linear_cross_entropy*",
-)
+)  # fmt: skip
 
 _MESSAGE_LENGTH = 600
 
