@@ -54,7 +54,7 @@ def complaints(plan: Plan, folder: Path, groups: int) -> list[str]:
     """The compiler's diagnostics for the files that are generated for ``groups`` groups."""
     torch = find_torch()
     compiler = find_compiler(folder)
-    files = emit(plan)
+    files = emit(plan, laid_out=False)
     csrc = sorted(CSRC.rglob("*.h"))
     digest = hashlib.sha256(f"{compiler.identity} {torch.version}".encode())
     for name, text in [

@@ -307,7 +307,7 @@ def test_what_the_build_compiles_together_may_stand_together(
            meta: {same_as: self}}
         """
     )
-    for file in emit(planned):
+    for file in emit(planned, laid_out=False):
         (tmp_path / file.name).write_text(file.text)
     units = generated_units(sorted(tmp_path.glob("*.cpp")))
     assert [unit.name for unit in units] == [
