@@ -406,6 +406,20 @@ def test_a_mistake_that_only_a_kernel_sees_is_raised_by_the_next_call_that_waits
     torch.testing.assert_close(x.cpu(), X)  # the device goes on
 
 
+def test_copies_of_pinned_memory_are_made_in_order_and_mistakes_told_where_somebody_waits() -> None:
+    pinned = torch.arange(1 << 16, dtype=torch.float32).pin_memory()
+    back = torch.empty_like(pinned, pin_memory=True)
+    assert pinned.is_pinned() and pinned[7:].is_pinned() and not X.is_pinned()
+    x = pinned.to("opencl", non_blocking=True)
+    back.copy_(x + 1, non_blocking=True)
+    torch.opencl.synchronize()
+    torch.testing.assert_close(back, torch.arange(1, (1 << 16) + 1, dtype=torch.float32))
+
+    back.copy_(x[torch.full((1 << 16,), 1 << 20, device="opencl")], non_blocking=True)
+    with pytest.raises(torch.AcceleratorError, match="an index that is out of range"):
+        torch.opencl.synchronize()
+
+
 WRITES_ONCE: dict[str, Callable[[Tensor], object]] = {
     "bernoulli_": lambda x: x.bernoulli_(),
     "uniform_": lambda x: x.uniform_(),

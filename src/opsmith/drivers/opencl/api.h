@@ -47,6 +47,9 @@ constexpr cl_uint kDeviceVersion = 0x102F;
 constexpr cl_uint kDoubleFpConfig = 0x1032;
 constexpr intptr_t kContextPlatform = 0x1084;
 constexpr cl_ulong kMemReadWrite = 1 << 0;
+constexpr cl_ulong kMemAllocHostPtr = 1 << 4;
+constexpr cl_ulong kMapRead = 1 << 0;
+constexpr cl_ulong kMapWrite = 1 << 1;
 constexpr cl_ulong kQueueProfiling = 1 << 1;
 constexpr cl_uint kProgramBinarySizes = 0x1165;
 constexpr cl_uint kProgramBinaries = 0x1166;
@@ -78,6 +81,10 @@ constexpr cl_uint kProfilingEnd = 0x1283;
     (cl_command_queue, cl_mem, cl_mem, size_t, size_t, size_t, cl_uint, const cl_event*, cl_event*))       \
   F(EnqueueFillBuffer, cl_int,                                                                             \
     (cl_command_queue, cl_mem, const void*, size_t, size_t, size_t, cl_uint, const cl_event*, cl_event*))  \
+  F(EnqueueMapBuffer, void*,                                                                               \
+    (cl_command_queue, cl_mem, cl_bool, cl_ulong, size_t, size_t, cl_uint, const cl_event*, cl_event*,     \
+     cl_int*))                                                                                             \
+  F(EnqueueUnmapMemObject, cl_int, (cl_command_queue, cl_mem, void*, cl_uint, const cl_event*, cl_event*)) \
   F(EnqueueNDRangeKernel, cl_int,                                                                          \
     (cl_command_queue, cl_kernel, cl_uint, const size_t*, const size_t*, const size_t*, cl_uint,           \
      const cl_event*, cl_event*))                                                                          \

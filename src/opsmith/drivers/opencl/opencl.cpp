@@ -6,6 +6,7 @@
 #include "api.h"
 #include "errors.h"
 #include "memory.h"
+#include "pinned.h"
 #include "platform.h"
 #include "stream.h"
 
@@ -64,6 +65,11 @@ void copy_within_devices(const Place& to, const Place& from, size_t bytes, opsmi
   });
 }
 
+// Has the device start on what was queued, for which nobody waits.
+cl_int flushed(cl_command_queue queue, cl_int error) {
+  return error == kSuccess ? api().Flush(queue) : error;
+}
+
 opsmith_status copy(void* destination, int destination_device, const void* source, int source_device,
                     size_t bytes, opsmith_stream stream) {
   return entry([&] {
@@ -71,18 +77,22 @@ opsmith_status copy(void* destination, int destination_device, const void* sourc
     if (source_device == OPSMITH_HOST) {
       const Place to = place_of(destination, bytes);
       stream->add("copy memory from the host", [&](cl_command_queue queue, cl_event* event) {
-        return api().EnqueueWriteBuffer(queue, to.buffer, /*blocking=*/0, to.offset, bytes, source, 0,
-                                        nullptr, event);
+        return flushed(queue, api().EnqueueWriteBuffer(queue, to.buffer, /*blocking=*/0, to.offset, bytes,
+                                                       source, 0, nullptr, event));
       });
-      stream->wait();  // not within add(): other threads go on meanwhile
+      if (!is_pinned(source)) {
+        stream->wait();  // not within add(): other threads go on meanwhile
+      }
     } else if (destination_device == OPSMITH_HOST) {
       const Place from = place_of(source, bytes);
       stream->add("copy memory to the host", [&](cl_command_queue queue, cl_event* event) {
-        return api().EnqueueReadBuffer(queue, from.buffer, /*blocking=*/0, from.offset, bytes, destination, 0,
-                                       nullptr, event);
+        return flushed(queue, api().EnqueueReadBuffer(queue, from.buffer, /*blocking=*/0, from.offset, bytes,
+                                                      destination, 0, nullptr, event));
       });
-      stream->wait();
-      stream->raise_fault();
+      if (!is_pinned(destination)) {
+        stream->wait();
+        stream->raise_fault();
+      }
     } else {
       copy_within_devices(place_of(destination, bytes), place_of(source, bytes), bytes, *stream);
     }
@@ -238,6 +248,20 @@ opsmith_status stream_wait_event(opsmith_stream stream, opsmith_event event) {
   });
 }
 
+// ---- pinned host memory ----
+
+opsmith_status pinned_allocate(size_t bytes, void** pointer) {
+  return entry([&] { *pointer = allocate_pinned(bytes); });
+}
+
+opsmith_status pinned_release(void* pointer) {
+  return entry([&] { release_pinned(pointer); });
+}
+
+int pinned_contains(const void* pointer) {
+  return is_pinned(pointer) ? 1 : 0;
+}
+
 const opsmith_driver table = {
     .abi_version = OPSMITH_DRIVER_ABI_VERSION,
     .struct_size = sizeof(opsmith_driver),
@@ -262,6 +286,9 @@ const opsmith_driver table = {
     .event_synchronize = event_synchronize,
     .event_elapsed = event_elapsed,
     .stream_wait_event = stream_wait_event,
+    .pinned_allocate = pinned_allocate,
+    .pinned_release = pinned_release,
+    .pinned_contains = pinned_contains,
 };
 
 }  // namespace
