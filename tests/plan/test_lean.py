@@ -60,7 +60,11 @@ def test_what_pytorch_shapes_in_python_has_a_function_of_opsmiths_whatever_the_l
     plan = resolve(read_backend(backend, catalogue), catalogue)
     meta = plan.entry("where.self").meta
     assert meta is not None and meta.sources == ("opsmith::meta_functions::where",)
-    assert not any("meta_functions" in file.text for file in emit(plan, laid_out=False) if "Native" in file.name)
+    assert not any(
+        "meta_functions" in file.text
+        for file in emit(plan, laid_out=False)
+        if "Native" in file.name
+    )
 
 
 def test_functions_of_opsmiths_are_for_meta_kernels_in_python(catalogue: Catalogue) -> None:

@@ -200,6 +200,7 @@ def _set_up_device(built: BuiltBackend) -> None:
     from opsmith.runtime.patches.sharing_refused import refuse_to_share
     from opsmith.runtime.patches.storages import complete_storages
     from opsmith.runtime.patches.symmetric_memory import refuse_symmetric_memory
+    from opsmith.runtime.patches.unpinned_batches import leave_batches_unpinned
 
     can_share = torch.ops.opsmith.can_share_memory()
     steps: tuple[tuple[Feature, Callable[[str], object]], ...] = (
@@ -227,5 +228,7 @@ def _set_up_device(built: BuiltBackend) -> None:
         (Feature.FAKE_RESULTS, shape_fakes_as_on_cpu),
         (Feature.FAKE_RESULTS, shape_fake_attention),
     )
+    if not torch.ops.opsmith.can_pin_memory():
+        steps += ((Feature.LOADING, leave_batches_unpinned),)
     for feature, step in steps:
         set_up(feature, step, built.name)

@@ -119,6 +119,14 @@ def test_optional_entries_that_are_left_out(left_out: str) -> None:
                 x.cpu().pin_memory()
             except NotImplementedError as error:
                 print(error)
+            import warnings
+            from torch.utils.data import DataLoader
+            for workers in (0, 1):
+                loader = DataLoader(torch.arange(4), batch_size=2, pin_memory=True, num_workers=workers)
+                with warnings.catch_warnings(record=True) as told:
+                    batches = [(batch.tolist(), batch.is_pinned()) for batch in loader]
+                assert batches == [([0, 1], False), ([2, 3], False)] and loader.pin_memory
+                print(*(each.message for each in told))
         """)
     if "events" in left_out:
         script += dedent("""
@@ -136,6 +144,10 @@ def test_optional_entries_that_are_left_out(left_out: str) -> None:
     assert ('the driver "chip" of the chip device offers no pinned host memory' in output) == (
         "pinned" in left_out
     )
+    ignored = (
+        "'pin_memory' is ignored: the driver of the chip device offers no pinned host memory\n"
+    )
+    assert output.count(ignored) == (2 if "pinned" in left_out else 0)
     assert ('the driver "chip" of the chip device has no events' in output) == (
         "events" in left_out
     )

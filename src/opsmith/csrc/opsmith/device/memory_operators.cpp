@@ -187,6 +187,7 @@ TORCH_LIBRARY_FRAGMENT(opsmith, m) {
   m.def("set_memory_fraction(float fraction, int device) -> ()", &set_memory_fraction);
   m.def("memory_info(int device) -> (int free, int total)", &memory_info_of);
   m.def("allocator_backend() -> str", &allocator_backend);
+  m.def("can_pin_memory() -> bool", [] { return driver().pinned_allocate != nullptr; });
   m.def("host_memory_stats() -> (int[] blocks, int[] bytes)", &host_memory_stats);
   m.def("reset_host_memory_stats(bool peak) -> ()", &reset_host_memory_stats);
   m.def("make_memory_pool(int device) -> int", &make_memory_pool);
