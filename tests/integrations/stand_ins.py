@@ -28,7 +28,7 @@ FILES = {
                 return torch.device("cpu")
         """,
     "accelerate/utils/__init__.py": """
-        from accelerate.utils.modeling import get_max_memory
+        from accelerate.utils.modeling import get_balanced_memory, get_max_memory
         """,
     "accelerate/utils/modeling.py": """
         import torch
@@ -41,6 +41,10 @@ FILES = {
                 return {"cpu": 5}
             assert all(isinstance(key, str) for key in max_memory), "asks torch.cuda"
             return {key: convert_file_size_to_int(size) for key, size in max_memory.items()}
+
+        def get_balanced_memory(max_memory):
+            type = "cuda"
+            return [key for key in max_memory if torch.device(key).type == type]
 
         def get_grad_scaler(distributed_type=None, **options):
             return torch.amp.GradScaler("cuda", **options)

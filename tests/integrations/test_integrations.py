@@ -56,7 +56,7 @@ def told(sim: LoadedBackend, tmp_path: Path) -> Told:
 
 ACCELERATE = """
 from accelerate import Accelerator
-from accelerate.utils import get_max_memory
+from accelerate.utils import get_balanced_memory, get_max_memory
 accelerator = Accelerator("fp16")
 memory = get_max_memory()
 tell(
@@ -65,6 +65,7 @@ tell(
     keys=[str(key) for key in memory],
     free=memory[1],
     given=get_max_memory({1: "1KB", "cpu": 7}),
+    shared=get_balanced_memory({0: 5, 1: 5, "cpu": 7}),
 )
 """
 
@@ -78,6 +79,7 @@ def test_accelerate_takes_the_device(told: Told, first: str) -> None:
         "keys": ["0", "1", "cpu"],
         "free": 8 << 30,
         "given": {"1": 1000, "cpu": 7},
+        "shared": [0, 1],
         "warned": [],
     }
 
@@ -231,8 +233,8 @@ def test_a_setting_that_means_nothing(told: Told) -> None:
 
 
 CHANGED = (
-    "accelerate of unknown version has no list of devices for fp16 in Accelerator.__init__, so it cannot "
-    "be told of the device and may take the CPU\n"
+    "accelerate of unknown version has no list of devices in Accelerator.__init__, so it cannot be told of "
+    "the device and may take the CPU\n"
     "  remedy: install a version that docs/start/programs.md names, or name the device as it says"
 )
 

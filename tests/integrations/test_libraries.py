@@ -75,6 +75,8 @@ def test_accelerate_spreads_a_model() -> None:
     model = nn.Sequential(*(nn.Linear(100, 100) for _ in range(4)))
     device_map = accelerate.infer_auto_device_map(model, max_memory={0: "90KB", 1: "1MB"})
     assert set(device_map.values()) == {0, 1}
+    shares = accelerate.utils.get_balanced_memory(model, {0: "1MB", 1: "1MB"})
+    assert shares[0] < shares[1] == 1_000_000
     expected = model(torch.ones(2, 100))
     spread = accelerate.dispatch_model(model, device_map)
     assert {each.device for each in spread.parameters()} == {

@@ -11,10 +11,16 @@ import importlib
 import inspect
 import os
 from collections.abc import Callable
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from opsmith.runtime.integrations.parts import changed, part, replace_function, replace_method
+from opsmith.runtime.integrations.parts import (
+    changed,
+    part,
+    replace_constant,
+    replace_function,
+    replace_method,
+)
 from opsmith.runtime.integrations.random_states import restore_random_states, save_random_states
 
 if TYPE_CHECKING:
@@ -60,6 +66,11 @@ def _measure_memory(module: ModuleType, device: str) -> None:
     replace_function(module, "get_max_memory", make)
 
 
+def _spread_models(module: ModuleType, device: str) -> None:
+    """``device_map="auto"``: a share for each device of the type that is CUDA where it finds no other."""
+    replace_constant(module, "get_balanced_memory", lambda each: device if each == "cuda" else each)
+
+
 def _scale_gradients(module: ModuleType, device: str) -> None:
     """fp16's scaler, which is CUDA's otherwise, and does nothing where there is none."""
     import torch
@@ -79,20 +90,18 @@ def _scale_gradients(module: ModuleType, device: str) -> None:
 
 def _change_modeling(module: ModuleType, device: str) -> None:
     _measure_memory(module, device)
+    _spread_models(module, device)
     _scale_gradients(module, device)
 
 
 def _accept_fp16(module: ModuleType, device: str) -> None:
     """``Accelerator(mixed_precision="fp16")``, whose constructor has the devices' names as a constant."""
-    initialize = part(module, "Accelerator.__init__")
-    code: CodeType | None = getattr(initialize, "__code__", None)
-    constants = code.co_consts if code is not None else ()
-    names = [each for each in constants if isinstance(each, tuple) and {"cuda", "xpu"} <= {*each}]
-    if code is None or len(names) != 1:
-        raise changed(module, "has no list of devices for fp16 in Accelerator.__init__")
-    initialize.__code__ = code.replace(
-        co_consts=tuple((*each, device) if each is names[0] else each for each in constants)
-    )
+
+    def make(constant: Any) -> Any:
+        is_list = isinstance(constant, tuple) and {"cuda", "xpu"} <= {*constant}
+        return (*constant, device) if is_list else constant
+
+    replace_constant(module, "Accelerator.__init__", make)
 
 
 def _keep_random_states(module: ModuleType, device: str) -> None:

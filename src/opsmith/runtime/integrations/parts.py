@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from opsmith.errors import LibraryChanged
@@ -43,6 +43,17 @@ def replace_function(module: ModuleType, name: str, make: Callable[[Any], Any]) 
             for key, value in list(vars(loaded).items()):
                 if value is before:
                     setattr(loaded, key, after)
+
+
+def replace_constant(module: ModuleType, name: str, make: Callable[[Any], Any]) -> None:
+    """Makes the one constant of the function ``name`` for which ``make`` returns another what that is."""
+    function = part(module, name)
+    code: CodeType | None = getattr(function, "__code__", None)
+    constants = code.co_consts if code is not None else ()
+    made = [make(each) for each in constants]
+    if code is None or sum(new is not old for new, old in zip(made, constants, strict=True)) != 1:
+        raise changed(module, f"has no list of devices in {name}")
+    function.__code__ = code.replace(co_consts=tuple(made))
 
 
 def changed(module: ModuleType, what: str) -> LibraryChanged:
