@@ -412,12 +412,12 @@ def test_copies_of_pinned_memory_are_made_in_order_and_mistakes_told_where_someb
     assert pinned.is_pinned() and pinned[7:].is_pinned() and not X.is_pinned()
     x = pinned.to("opencl", non_blocking=True)
     back.copy_(x + 1, non_blocking=True)
-    torch.opencl.synchronize()
+    torch.accelerator.synchronize()
     torch.testing.assert_close(back, torch.arange(1, (1 << 16) + 1, dtype=torch.float32))
 
     back.copy_(x[torch.full((1 << 16,), 1 << 20, device="opencl")], non_blocking=True)
     with pytest.raises(torch.AcceleratorError, match="an index that is out of range"):
-        torch.opencl.synchronize()
+        torch.accelerator.synchronize()
 
 
 WRITES_ONCE: dict[str, Callable[[Tensor], object]] = {
