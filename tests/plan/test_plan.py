@@ -13,10 +13,12 @@ import torch
 from torchgen.model import BaseTy, BaseType
 
 from opsmith.description import Abi, Kernel, read_backend
+from opsmith.description.dtypes import INTEGRAL
 from opsmith.emit import emit
 from opsmith.errors import Location, OperatorUnknown, SettingInvalid
 from opsmith.plan import Elementwise, Place, Plan, Route, plan_backend, resolve
 from opsmith.plan import kept_plans as cache_room
+from opsmith.plan.conditions import HasDtype, conditions
 from opsmith.plan.derivation import Derived, Obstacle, derive, elementwise_result
 from opsmith.schema import Catalogue, Composite, Variant, torch_release
 from opsmith.schema.catalogue import native_function
@@ -540,6 +542,27 @@ def test_which_calls_of_attention_are_one_operator(
         '{{"chip::attention", opsmith::DtypeSet{at::ScalarType::Half}, 256, 8, opsmith::kDropout | '
         "opsmith::kMaskGradient}}"
     ) in generated
+
+
+def test_a_list_of_dtypes_is_for_all_operands_but_integers_that_are_not_promoted(
+    describe: Describe, catalogue: Catalogue
+) -> None:
+    path = describe(
+        """
+        - {op: mm.out, kernel_name: chip::mm, structured: true, dtypes: [Float]}
+        - {op: bmm.out, kernel_name: chip::bmm, dtypes: {self: [Float]}}
+        - {op: mul.out, kernel_name: chip::mul, dtypes: [Float]}
+        """
+    )
+    plan = planned(path, catalogue)
+
+    def taken(name: str, *inputs: str) -> dict[str, set[str]]:
+        found = conditions(plan.entry(name), inputs, ["out"])
+        return {each.argument: {*each.dtypes} for each in found if isinstance(each, HasDtype)}
+
+    assert taken("mm.out", "self", "mat2") == {"self": {"Float"}, "mat2": {"Float", *INTEGRAL}}
+    assert taken("bmm.out", "self", "mat2") == {"self": {"Float"}}
+    assert taken("mul.out", "self", "other") == {"self": {"Float"}}
 
 
 def test_without_a_kernel_attention_is_computed_by_its_parts(

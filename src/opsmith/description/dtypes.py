@@ -31,6 +31,11 @@ SCALAR_TYPES: tuple[str, ...] = (
     "UInt64",
 )
 
+# Those of indices, masks and counts among them.
+INTEGRAL: tuple[str, ...] = (
+    "Byte", "Char", "Short", "Int", "Long", "Bool", "UInt16", "UInt32", "UInt64",
+)  # fmt: skip
+
 # By torch.dtype's names; most are c10's in lower case.
 SCALAR_TYPE_OF: Mapping[str, str] = {
     "uint8": "Byte",

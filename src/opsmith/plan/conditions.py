@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from opsmith.description import Abi, ArgMeta
+from opsmith.description.dtypes import INTEGRAL
 from opsmith.plan.model import Entry, KernelCall, Operands
 
 
@@ -84,6 +85,10 @@ def conditions(
     """The conditions on a call under which the kernel of ``entry`` takes it.
 
     ``inputs`` and ``outputs`` name the Tensor arguments of the kernel's operator, as its schema does.
+
+    A list of dtypes is that of the first Tensor.  Where operands are not promoted, no other one may be of
+    floating-point numbers that are not in it: PyTorch leaves that to kernels (``mm`` of float and half), and
+    one that declares a single dtype would read the memory of another as its own.
     """
     assert entry.call is not None
     kernel = entry.call.kernel
@@ -95,12 +100,20 @@ def conditions(
     else:
         iterator = kernel.structured and entry.group is not None and entry.group.iterator
         computes = iterator or bool(kernel.through)
-    return tuple(
-        ComputesIn(dtypes)
-        if computes and not argument
-        else HasDtype(argument or (*inputs, *outputs)[0], dtypes)
-        for argument, dtypes in kernel.dtypes
-    )
+    promoted = computes or entry.promotes or entry.call.pointwise
+    named = {argument for argument, _ in kernel.dtypes}
+    found: list[Condition] = []
+    for argument, dtypes in kernel.dtypes:
+        if argument:
+            found.append(HasDtype(argument, dtypes))
+        elif computes:
+            found.append(ComputesIn(dtypes))
+        else:
+            found.append(HasDtype((*inputs, *outputs)[0], dtypes))
+            others = () if promoted else (each for each in inputs[1:] if each not in named)
+            taken = tuple(dict.fromkeys((*dtypes, *INTEGRAL)))
+            found += (HasDtype(each, taken) for each in others)
+    return tuple(found)
 
 
 def lean_conditions(
