@@ -552,6 +552,7 @@ def test_a_list_of_dtypes_is_for_all_operands_but_integers_that_are_not_promoted
         - {op: mm.out, kernel_name: chip::mm, structured: true, dtypes: [Float]}
         - {op: bmm.out, kernel_name: chip::bmm, dtypes: {self: [Float]}}
         - {op: mul.out, kernel_name: chip::mul, dtypes: [Float]}
+        - {op: index_add.out, kernel_name: chip::index_add, structured: true, dtypes: [Float]}
         """
     )
     plan = planned(path, catalogue)
@@ -560,7 +561,12 @@ def test_a_list_of_dtypes_is_for_all_operands_but_integers_that_are_not_promoted
         found = conditions(plan.entry(name), inputs, ["out"])
         return {each.argument: {*each.dtypes} for each in found if isinstance(each, HasDtype)}
 
-    assert taken("mm.out", "self", "mat2") == {"self": {"Float"}, "mat2": {"Float", *INTEGRAL}}
+    assert taken("mm.out", "self", "mat2") == {"self": {"Float"}, "mat2": {"Float"}}
+    assert taken("index_add.out", "self", "index", "source") == {
+        "self": {"Float"},
+        "index": {"Float", *INTEGRAL},
+        "source": {"Float"},
+    }
     assert taken("bmm.out", "self", "mat2") == {"self": {"Float"}}
     assert taken("mul.out", "self", "other") == {"self": {"Float"}}
 

@@ -70,6 +70,12 @@ LeanCondition: TypeAlias = HasDtype | ShareDtype | SameDtype | HasDimOrder
 Condition: TypeAlias = LeanCondition | ComputesIn | IsLean
 
 
+# PyTorch's names of operands that are numbers as the first is; others may be indices, targets or masks.
+_NUMBERS = frozenset(
+    "batch1 batch2 bias mat mat1 mat2 source src tensor tensor1 tensor2 vec vec1 vec2 weight".split()
+)
+
+
 class Declared(Protocol):
     """The declarations of a kernel on lean tensors, as in :class:`~opsmith.description.Kernel`."""
 
@@ -86,9 +92,9 @@ def conditions(
 
     ``inputs`` and ``outputs`` name the Tensor arguments of the kernel's operator, as its schema does.
 
-    A list of dtypes is that of the first Tensor.  Where operands are not promoted, no other one may be of
-    floating-point numbers that are not in it: PyTorch leaves that to kernels (``mm`` of float and half), and
-    one that declares a single dtype would read the memory of another as its own.
+    A list of dtypes is that of the first Tensor.  Where operands are not promoted, others have one of the
+    list, too, or are integers: PyTorch leaves that to kernels (``mm`` of float and half), and one that
+    declares a single dtype would read the memory of another as its own.
     """
     assert entry.call is not None
     kernel = entry.call.kernel
@@ -111,8 +117,8 @@ def conditions(
         else:
             found.append(HasDtype((*inputs, *outputs)[0], dtypes))
             others = () if promoted else (each for each in inputs[1:] if each not in named)
-            taken = tuple(dict.fromkeys((*dtypes, *INTEGRAL)))
-            found += (HasDtype(each, taken) for each in others)
+            mixed = tuple(dict.fromkeys((*dtypes, *INTEGRAL)))
+            found += (HasDtype(each, dtypes if each in _NUMBERS else mixed) for each in others)
     return tuple(found)
 
 
