@@ -179,14 +179,10 @@ def _like_the_cpu(
     index: int,
     name: str,
     ignored: frozenset[str],
-    on_the_cpu: Any = None,
     **keywords: Any,
 ) -> Iterator[None]:
-    """Compares a call on the device with the CPU's, of the same sample or of ``on_the_cpu``."""
-    beside = on_the_cpu or sample
-
     def on_cpu(number: int) -> SampleOutcome:
-        return subject.on_cpu(call, beside, index, number=number, **keywords)
+        return subject.on_cpu(call, sample, index, number=number, **keywords)
 
     theirs = on_cpu(0)
     if theirs.raised and not keywords:
@@ -197,7 +193,7 @@ def _like_the_cpu(
         return
     subject.compare(
         name, ours, theirs, ignored, on_cpu,
-        lambda: subject.on_cpu(call, subject.widened(beside), index, **_widened(subject, keywords)),
+        lambda: subject.on_cpu(call, subject.widened(sample), index, **_widened(subject, keywords)),
     )  # fmt: skip
     yield
 
@@ -434,25 +430,40 @@ def _mixed_dtypes(subject: Subject) -> Iterator[None]:
     A device may compute what the CPU refuses, as others do for half activations beside float weights.  Then
     values are those of the same numbers in the operand's own dtype.
     """
-    call = subject.info.op
-    # What is read as another dtype is far off; how a narrower operand rounds on the way differs.
-    coarse = replace(subject, dtype=torch.bfloat16)
-    by_chance = any(fnmatch(subject.name, each) for each in _MIXED_BY_CHANCE)
     for index, sample, _ in _claimed_samples(subject):
         for operand in _mixable(sample):
-            other = operand.to(_ANOTHER_DTYPE[operand.dtype])
-            mixed = _with_operand(sample, operand, other)
-            name = _named(index, mixed)
-            theirs = subject.on_cpu(call, mixed, index)
-            if (theirs.raised or by_chance) and subject.on_device(call, mixed, index).raised:
-                yield
-            elif theirs.raised:
-                rounded = _with_operand(sample, operand, other.to(operand.dtype))
-                name += f", which the CPU refuses ({theirs.result!r:.200})"
-                ignored = _OWN_AFFAIR | {"dtype"}
-                yield from _like_the_cpu(coarse, call, mixed, index, name, ignored, rounded)
-            else:
-                yield from _like_the_cpu(coarse, call, mixed, index, name, _OWN_AFFAIR)
+            yield from _with_another_dtype(subject, sample, index, operand)
+
+
+def _with_another_dtype(
+    subject: Subject, sample: Any, index: int, operand: Tensor
+) -> Iterator[None]:
+    call = subject.info.op
+    other = operand.to(_ANOTHER_DTYPE[operand.dtype])
+    beside = mixed = _with_operand(sample, operand, other)
+    name, ignored = _named(index, mixed), _OWN_AFFAIR
+
+    def on_cpu(number: int) -> SampleOutcome:
+        return subject.on_cpu(call, beside, index, number=number)
+
+    theirs = on_cpu(0)
+    ours = subject.on_device(call, mixed, index)
+    by_chance = any(fnmatch(subject.name, each) for each in _MIXED_BY_CHANCE)
+    if ours.raised and (theirs.raised or by_chance):
+        yield
+        return
+    if theirs.raised:
+        name += f", which the CPU refuses ({theirs.result!r:.200})"
+        ignored |= {"dtype"}
+        beside = _with_operand(sample, operand, other.to(operand.dtype))
+        theirs = on_cpu(0)
+    if not theirs.raised:
+        # What is read as another dtype is far off; how a narrower operand rounds on the way differs.
+        replace(subject, dtype=torch.bfloat16).compare(
+            name, ours, theirs, ignored, on_cpu,
+            lambda: subject.on_cpu(call, subject.widened(beside), index),
+        )  # fmt: skip
+        yield
 
 
 def _mixable(sample: Any) -> list[Tensor]:
