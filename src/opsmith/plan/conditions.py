@@ -106,8 +106,7 @@ def conditions(
     else:
         iterator = kernel.structured and entry.group is not None and entry.group.iterator
         computes = iterator or bool(kernel.through)
-    promoted = computes or entry.promotes or entry.call.pointwise
-    named = {argument for argument, _ in kernel.dtypes}
+    promoted = entry.promotes or entry.call.pointwise
     found: list[Condition] = []
     for argument, dtypes in kernel.dtypes:
         if argument:
@@ -116,7 +115,7 @@ def conditions(
             found.append(ComputesIn(dtypes))
         else:
             found.append(HasDtype((*inputs, *outputs)[0], dtypes))
-            others = () if promoted else (each for each in inputs[1:] if each not in named)
+            others = () if promoted else inputs[1:]
             mixed = tuple(dict.fromkeys((*dtypes, *INTEGRAL)))
             found += (HasDtype(each, dtypes if each in _NUMBERS else mixed) for each in others)
     return tuple(found)
