@@ -9,6 +9,7 @@
 
 #include "errors.h"
 #include "platform.h"
+#include "stream.h"
 
 namespace opencl {
 namespace {
@@ -62,14 +63,8 @@ class PinnedMemory {
  private:
   // One of its own: mapping waits for what was queued before.
   static cl_command_queue queue() {
-    static const cl_command_queue made = [] {
-      cl_int error = kSuccess;
-      const cl_command_queue queue =
-          api().CreateCommandQueue(platform().context, device_facts(0).id, 0, &error);
-      check(error, "make a queue");
-      return queue;
-    }();
-    return made;
+    static auto* const stream = new opsmith_stream_s(0);
+    return stream->queue();
   }
 
   std::shared_mutex mutex_;
