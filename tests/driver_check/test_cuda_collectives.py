@@ -29,8 +29,7 @@ class Ranks:
     def __init__(self, folder: Path) -> None:
         backend = read_backend(find_backend("cuda_driver"), None)
         self.driver = build_driver(backend.name, backend.driver)
-        stand_in.compiled(folder, "libcuda.cpp", "libnccl.cpp")
-        nccl = folder / "libnccl.so.2"
+        _, nccl = stand_in.compiled(folder, "libcuda.cpp", "libnccl.cpp")
         self.settings = {"LD_LIBRARY_PATH": str(folder), "OPSMITH_NCCL_LIBRARY": str(nccl)}
 
     def run(self, part: str, folder: Path, *devices: int, **settings: str) -> list[str]:

@@ -211,10 +211,9 @@ def all_parts(backend: str, folder: Path) -> dict[str, Found]:
     found["full"] = started("full", backend, library, **taken)
 
     told = folder / "ranges"
-    stand_in.compiled(folder, "nvtx_tool.cpp")
-    tool = str(folder / "libnvtx3interop.so.1")
+    (tool,) = stand_in.compiled(folder, "nvtx_tool.cpp")
     found["ranges"] = started(
-        "ranges", backend, library, NVTX_INJECTION64_PATH=tool, OPSMITH_NVTX_RANGES=str(told)
+        "ranges", backend, library, NVTX_INJECTION64_PATH=str(tool), OPSMITH_NVTX_RANGES=str(told)
     )
     seen = told.read_text().splitlines() if told.exists() else []
     found["ranges"] |= {"seen": seen, "ok": found["ranges"]["ok"] and tuple(seen) == _RANGES}

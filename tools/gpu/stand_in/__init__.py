@@ -22,8 +22,8 @@ _LIBRARIES = {
 }
 
 
-def compiled(folder: Path, *sources: str) -> None:
-    """Puts the libraries of ``sources`` into ``folder``; those that were compiled before are in the cache."""
+def compiled(folder: Path, *sources: str) -> list[Path]:
+    """The libraries of ``sources``, in ``folder``; those that were compiled before are in the cache."""
     cache = cache_root()
     libraries = [
         SharedLibrary(Path(source).stem, (HERE / source,), flags=("-fvisibility=default",))
@@ -31,8 +31,10 @@ def compiled(folder: Path, *sources: str) -> None:
     ]
     compilation = Compilation(libraries, find_compiler(cache), cache)
     compilation.run(cache / "logs" / "stand_in.log", lambda step: None)
-    for source, library in zip(sources, compilation.outputs(), strict=True):
-        shutil.copy(library, folder / _LIBRARIES[source])
+    return [
+        Path(shutil.copy(library, folder / _LIBRARIES[source]))
+        for source, library in zip(sources, compilation.outputs(), strict=True)
+    ]
 
 
 def built(folder: Path) -> dict[str, str]:
