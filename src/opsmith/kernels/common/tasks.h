@@ -28,9 +28,9 @@ class Tasks {
   // body(task, memory) of all.
   template <class Body>
   void run(const Body& body) const {
-    parallel(parts_, parts_of_thread_, [&](int64_t begin, int64_t end) {
+    parallel_in_slots(parts_, parts_of_thread_, [&](int64_t slot, int64_t begin, int64_t end) {
       for (int64_t task = begin * at_once_; task < std::min(tasks_, end * at_once_); ++task) {
-        body(task, memory_ + begin * elements_);
+        body(task, memory_ + slot * elements_);
       }
     });
   }
