@@ -1,10 +1,12 @@
 #include "strided_matmul.h"
 
 #include <algorithm>
+#include <array>
 #include <type_traits>
 #include <utility>
 
 #include "../common/temporary.h"
+#include "../common/transposition.h"
 #include "by_dtype.h"
 #include "float_functions.h"
 #include "threads.h"
@@ -28,6 +30,9 @@ constexpr int64_t kUnpackedRows = 24;
 constexpr int64_t kUnpackedManyRows = 96;
 constexpr int64_t kFewPages = 1 << 20;
 constexpr int64_t kSamePlace = 1024;
+// Of an a whose depth is not contiguous, and of the whole product, from which on it is copied.
+constexpr int64_t kLargeSize = 1 << 18;
+constexpr int64_t kLargeProduct = 1 << 28;
 // Nor does it save anything of a b that stays in the first-level cache.
 constexpr int64_t kUnpackedSize = 4096;
 // Of panels that are packed at a time, so that they stay in the second-level cache.
@@ -68,20 +73,34 @@ bool make_depth_contiguous(KernelRuntimeContext& context, Product<T>& p) {
     p.a.column = 1;
     return true;
   }
-  p.copy = temporary<T>(context, p.batches * p.rows * p.depth);
+  using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint16_t>;
+  constexpr int64_t kBand = 32;  // rows that are copied together
+  const int64_t row_stride = p.depth % kSamePlace == 0 ? p.depth + kPanel : p.depth;
+  const int64_t bands = ceil_divided(p.rows, kBand);
+  p.copy = temporary<T>(context, p.batches * p.rows * row_stride);
   T* const copy = p.copy;
   if (copy == nullptr) {
     return false;
   }
-  parallel(p.batches * p.rows, row_grain_size(p.depth), [&p, copy](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      const T* const from = p.a.data + row / p.rows * p.a.batch + row % p.rows * p.a.row;
-      for (int64_t k = 0; k < p.depth; ++k) {
-        copy[row * p.depth + k] = from[k * p.a.column];
+  parallel(p.batches * bands, row_grain_size(kBand * p.depth), [&, copy](int64_t begin, int64_t end) {
+    for (int64_t band = begin; band < end; ++band) {
+      const int64_t batch = band / bands, first = band % bands * kBand;
+      const int64_t count = std::min(kBand, p.rows - first);
+      const T* const from = p.a.data + batch * p.a.batch + first * p.a.row;
+      T* const to = copy + (batch * p.rows + first) * row_stride;
+      if (p.a.row == 1) {
+        copy_matrix({count, {1, row_stride}}, {p.depth, {p.a.column, 1}}, reinterpret_cast<const Bits*>(from),
+                    reinterpret_cast<Bits*>(to));
+        continue;
+      }
+      for (int64_t i = 0; i < count; ++i) {
+        for (int64_t k = 0; k < p.depth; ++k) {
+          to[i * row_stride + k] = from[i * p.a.row + k * p.a.column];
+        }
       }
     }
   });
-  p.a = {copy, p.depth, 1, p.rows * p.depth};
+  p.a = {copy, row_stride, 1, p.rows * row_stride};
   return true;
 }
 
@@ -183,23 +202,21 @@ class PackingPieces {
     rows_ = ceil_divided(p.rows, row_pieces_);
     pieces_ = p.batches * groups_ * row_pieces_;
     const int64_t cost = rows_ * kPiecePanels * panel / 16;
-    // Each call of the body takes the memory of its first piece: more than are threads are touched only where
-    // the runtime calls it more often.
     at_once_ = std::max<int64_t>(row_grain_size(cost), ceil_divided(pieces_, kMostParts));
   }
 
   // How often memory is needed for what is packed.
   int64_t parts() const { return ceil_divided(pieces_, at_once_); }
 
-  // Calls body(part, piece) for each piece, or for neighbours that have a group as one: `part` says which
+  // Calls body(slot, piece) for each piece, or for neighbours that have a group as one: `slot` says which
   // memory is its own.
   template <class Body>
   void for_each(Body body) const {
-    parallel(parts(), 1, [&](int64_t part_begin, int64_t part_end) {
+    parallel_in_slots(parts(), 1, [&](int64_t slot, int64_t part_begin, int64_t part_end) {
       const int64_t end = std::min(pieces_, part_end * at_once_);
       for (int64_t at = part_begin * at_once_; at < end;) {
         const int64_t last = std::min(end, (at / row_pieces_ + 1) * row_pieces_) - 1;
-        body(part_begin, piece(at, last));
+        body(slot, piece(at, last));
         at = last + 1;
       }
     });
@@ -244,11 +261,16 @@ bool multiply_packing(KernelRuntimeContext& context, const Product<T>& p, const 
   if (memory == nullptr) {
     return false;
   }
-  by.for_each([&](int64_t part, const PackingPiece& at) {
-    T* const packed = memory + part * units;
+  std::array<int64_t, kMostParts> packed_group;  // by slot
+  packed_group.fill(-1);
+  by.for_each([&](int64_t slot, const PackingPiece& at) {
+    T* const packed = memory + slot * units;
     for (int64_t k = 0; k < p.depth; k += most) {
       const int64_t depth = std::min(most, p.depth - k), size = panel_size<T>(depth);
-      pack(p, with, at, k, depth, packed);
+      if (depth != p.depth || packed_group[slot] != at.group) {
+        pack(p, with, at, k, depth, packed);
+        packed_group[slot] = at.group;
+      }
       Matmul<T> matmul = matmul_of(p, at.batch);
       matmul.a += k * p.a.column;
       matmul.b = packed - at.first * size;
@@ -277,13 +299,7 @@ Temporary<float> widened_rows(KernelRuntimeContext& context, const Product<Float
   parallel(p.batches * p.rows, row_grain_size(p.depth), [&p, to](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const Float16* const from = p.a.data + row / p.rows * p.a.batch + row % p.rows * p.a.row;
-      if (p.a.column == 1 || p.depth == 1) {
-        OPSMITH_BEST(widen_float16)(from, to + row * p.depth, p.depth);
-        continue;
-      }
-      for (int64_t k = 0; k < p.depth; ++k) {
-        to[row * p.depth + k] = widened(from[k * p.a.column]);
-      }
+      OPSMITH_BEST(widen_float16)(from, to + row * p.depth, p.depth);
     }
   });
   return rows;
@@ -372,8 +388,8 @@ bool multiply_widened(KernelRuntimeContext& context, const Product<Float16>& p,
       OPSMITH_BEST(narrow_float16)(sums + i * kColumns, to + i * p.c.row, at.columns);
     }
   };
-  by.for_each([&](int64_t part, const PackingPiece& at) {
-    float* const packed = memory + part * units;
+  by.for_each([&](int64_t slot, const PackingPiece& at) {
+    float* const packed = memory + slot * units;
     float* const bias = packed + kPiecePanels * most * kPanel;
     float* const sums = bias + kColumns;
     if (p.bias != nullptr) {
@@ -421,6 +437,9 @@ bool multiply(KernelRuntimeContext& context, Product<T> p, const ProductFunction
   const int64_t panels = panels_of(p.columns), size = panel_size<T>(p.depth);
   if constexpr (kIsFloat16) {
     if (p.packed != nullptr) {
+      if (!make_depth_contiguous(context, p)) {
+        return false;
+      }
       return p.rows == 1 ? multiply_packed_row(context, p, with) : multiply_widened(context, p, with);
     }
   } else if (p.packed != nullptr) {
@@ -454,12 +473,15 @@ bool multiply(KernelRuntimeContext& context, Product<T> p, const ProductFunction
     transpose(p);
     return multiply(context, p, with);
   }
+  // A large a is read again for every few panels, which takes longer from pages far apart than a copy does.
+  const int64_t size_of_a = p.rows * p.depth;
+  const bool is_large = size_of_a >= kLargeSize && size_of_a * p.columns >= kLargeProduct;
+  if ((!kIsFloat || is_large) && !make_depth_contiguous(context, p)) {
+    return false;
+  }
   if constexpr (kIsFloat16) {
     return multiply_widened(context, p, with);
   } else {
-    if (!kIsFloat && !make_depth_contiguous(context, p)) {
-      return false;
-    }
     if (is_unpacked) {
       // b's rows are read where they are; only the last panels, if they do not fill tiles, are packed.
       const int64_t whole =

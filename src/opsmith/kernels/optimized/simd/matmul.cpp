@@ -17,6 +17,10 @@ constexpr int64_t kDepth = 768;
 constexpr int64_t kUnpackedDepth = 64;
 constexpr int64_t kUnpackedManyDepth = 384;
 constexpr int64_t kFewTiles = 4;
+// Of an a whose depth is not contiguous, so that a tile's pages stay known, and its lines in the first-level
+// cache for the next.
+constexpr int64_t kStridedDepth = 64;
+constexpr int64_t kFarDepth = 256;
 
 template <class T>
 OPSMITH_INLINE void put(T* c, F x, int64_t lanes) {
@@ -330,6 +334,9 @@ OPSMITH_INLINE int64_t of_tile(int64_t count, int64_t most) {
 }
 
 int64_t depth_together(const Matmul<float>& g, bool is_single_tile, bool has_few_tiles) {
+  if (g.a_depth >= kFarDepth) {
+    return kStridedDepth;
+  }
   if (g.b_depth != kPanel) {
     return has_few_tiles ? kUnpackedDepth : kUnpackedManyDepth;
   }
