@@ -1,9 +1,9 @@
 """Fits the polynomials of src/opsmith/kernels/optimized/simd: python tools/fit_elementary
 
-exp, e^x - 1 and log by Remez' algorithm in 40 digits; the normal distribution's Φ - 1/2 and erf, odd rational
-functions, by least squares that are weighted anew until the largest error no longer falls (Lawson's method),
-with the denominator of the step before as the weight that makes them linear.  Prints coefficients, lowest
-degree first, and errors.  Needs mpmath and NumPy, which PyTorch brings.
+exp, e^x - 1, log, sin and cos by Remez' algorithm in 40 digits; the normal distribution's Φ - 1/2 and erf,
+odd rational functions, by least squares that are weighted anew until the largest error no longer falls
+(Lawson's method), with the denominator of the step before as the weight that makes them linear.  Prints
+coefficients, lowest degree first, and errors.  Needs mpmath and NumPy, which PyTorch brings.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from mpmath import cos, exp, log, lu_solve, matrix, mp, mpf, pi, polyval, sqrt
+from mpmath import cos, exp, log, lu_solve, matrix, mp, mpf, pi, polyval, sin, sqrt
 
 mp.dps = 40
 Function = Callable[[mpf], mpf]
@@ -20,6 +20,8 @@ Function = Callable[[mpf], mpf]
 REDUCED = log(2) / 2 * mpf("1.0005")
 # f of 1 + f between √½ and √2, and a little more.
 MANTISSA = (sqrt(mpf("0.4999")) - 1, sqrt(mpf("2.0004")) - 1)
+# r² of x = n·π/2 + r, and a little more.
+SQUARE = (mpf("1e-9"), (pi / 4) ** 2 * mpf("1.002"))
 POINTS = 2000
 
 
@@ -105,6 +107,16 @@ def logarithm(f: mpf) -> mpf:
     return small if abs(f) < mpf("1e-6") else (log(1 + f) - f + f * f / 2) / f**3
 
 
+def sine(u: mpf) -> mpf:
+    """(sin r - r) / r³ of u = r²."""
+    return (sin(sqrt(u)) / sqrt(u) - 1) / u
+
+
+def cosine(u: mpf) -> mpf:
+    """(cos r - 1 + r²/2) / r⁴ of u = r²."""
+    return (cos(sqrt(u)) - 1 + u / 2) / u**2
+
+
 def shown(coefficients: list[mpf] | list[float]) -> str:
     return ", ".join(f"{float(np.float32(float(each))):.9g}" for each in coefficients)
 
@@ -121,6 +133,12 @@ def main() -> None:
         logarithm, lambda f: abs(f**3 / log(1 + f)) if f else tiny, 7, *MANTISSA
     )
     print(f"log: q = {shown(coefficients)}; of the result 2^{float(log(error, 2)):.1f}")
+    for name, of_square, weight in (
+        ("sin", sine, lambda u: u * sqrt(u) / sin(sqrt(u))),
+        ("cos", cosine, lambda u: u**2),
+    ):
+        coefficients, error = remez(of_square, weight, 2, *SQUARE)
+        print(f"{name}: q = {shown(coefficients)}; of the result 2^{float(log(error, 2)):.1f}")
     for name, function, end, numerator, relative in (
         ("Φ - 1/2", lambda v: math.erf(v / math.sqrt(2)) / 2, 5.5, 5, False),
         ("erf", math.erf, 3.95, 6, True),

@@ -97,8 +97,8 @@ UNARY: dict[str, Callable[[Tensor], Tensor]] = {
     **{
         name: getattr(torch, name)
         for name in (
-            "abs", "erf", "exp2", "expm1", "log", "log10", "log1p", "log2", "neg", "reciprocal",
-            "rsqrt", "sqrt",
+            "abs", "cos", "erf", "exp2", "expm1", "log", "log10", "log1p", "log2", "neg", "reciprocal",
+            "round", "rsqrt", "sin", "sqrt",
         )
     },
     "elu": lambda x: functional.elu(x, 1.5),
@@ -216,6 +216,9 @@ def test_exp_is_within_a_unit_in_the_last_place() -> None:
 
 UNITS = {
     "log": 1.0,
+    "round": 0.0,
+    "sin": 2.5,
+    "cos": 2.5,
     "exp2": 1.1,
     "expm1": 2.0,
     "log1p": 2.0,
@@ -262,8 +265,8 @@ def test_sums_and_products_broadcast(
     x, y = (random(*shape, dtype=dtype) for shape, dtype in zip(shapes, dtypes, strict=True))
     for a in (x, permuted(x)):
         agree(torch.add, a, y)
-        # The CPU rounds a number beside bfloat16 first.
-        exact = torch.add(y.double(), a.double(), alpha=-2)
+        # A number beside bfloat16 is rounded first, on the CPU the second too.
+        exact = torch.add(y.to(torch.result_type(y, a)).double(), a.double(), alpha=-2)
         agree(lambda p, q: torch.add(p, q, alpha=-2), y, a, exact=exact)
         agree(torch.mul, a, y)
 

@@ -144,7 +144,10 @@ OPSMITH_UNARY_KERNEL(reciprocal)
   }
 OPSMITH_UNARY_KERNEL(abs, absolute)
 OPSMITH_UNARY_KERNEL(neg, negative)
+OPSMITH_UNARY_KERNEL(cos, cosine)
+OPSMITH_UNARY_KERNEL(round, rounded)
 OPSMITH_UNARY_KERNEL(rsqrt, inverse_root)
+OPSMITH_UNARY_KERNEL(sin, sine)
 OPSMITH_UNARY_KERNEL(sqrt, square_root)
 #undef OPSMITH_UNARY_KERNEL
 
@@ -249,6 +252,16 @@ Tensor& pow_tensor_scalar_out(KernelRuntimeContext& context, const Tensor& self,
       return out;
     }
     return map_by(context, self, out, "pow", functions, [&](auto*, const auto* x, auto* y, int64_t n, bool) {
+      if (power == 1.0) {
+        std::copy_n(x, n, y);
+        return;
+      }
+      if (power == 0.0) {
+        constexpr float kOne = 1.0f;
+        narrow(&kOne, y, std::min<int64_t>(n, 1));
+        std::fill_n(y, n, *y);
+        return;
+      }
       // Where the base is no float32, ATen rounds the exponent as the base is.
       auto rounded = *x;
       const float given = value_of<float>(exponent);

@@ -5,6 +5,7 @@
 #include "exponential.h"
 #include "logarithm.h"
 #include "map.h"
+#include "trigonometry.h"
 
 namespace opsmith::optimized::OPSMITH_ISA {
 namespace {
@@ -23,6 +24,12 @@ OPSMITH_INLINE F cube(F x) {
 }
 OPSMITH_INLINE F inverse_square(F x) {
   return splat(1.0f) / (x * x);
+}
+// Halves to even: above 2^23 floats have no bit for fractions.
+OPSMITH_INLINE F rounded(F x) {
+  const F limit = splat(8388608.0f), size = absolute(x);
+  const F result = less(size, limit, (size + limit) - limit, size);
+  return (F)((U)result | ((U)x & 0x80000000u));
 }
 
 // ---- of signs, which are the highest bit of two bytes too: these need not be widened

@@ -10,9 +10,10 @@
 namespace opsmith::optimized::OPSMITH_ISA {
 
 // y[i] = f(x[i])
-#define OPSMITH_POINTWISE_UNARY(each)                                                                \
-  each(reciprocal) each(square_root) each(inverse_root) each(square) each(cube) each(inverse_square) \
-      each(erf) each(log) each(log1p) each(log2) each(log10) each(exp2) each(expm1)
+#define OPSMITH_POINTWISE_UNARY(each)                                                                       \
+  each(reciprocal) each(square_root) each(inverse_root) each(square) each(cube) each(inverse_square)        \
+      each(erf) each(log) each(log1p) each(log2) each(log10) each(exp2) each(expm1) each(sine) each(cosine) \
+          each(rounded)
 // The same, of signs alone.
 #define OPSMITH_POINTWISE_SIGN(each) each(absolute) each(negative)
 // y[i] = f(x[i]), with numbers that say how.

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdio>
 #include <optional>
+#include <type_traits>
 
 #include "../../common/temporary.h"
 #include "../common_dtype.h"
@@ -19,28 +20,35 @@ bool is_mask(const Tensor& t) {
   return t.scalar_type() == ScalarType::Bool || t.scalar_type() == ScalarType::Byte;
 }
 
-// Whether an element is not 0: whether a bit is set, other than the sign of floating point.
-bool is_nonzero(const char* element, int64_t width, bool floating) {
-  uint64_t bits = 0;
-  std::memcpy(&bits, element, static_cast<size_t>(width));
-  return (floating ? bits << (65 - 8 * width) : bits) != 0;
-}
-
-// f(at, last) for each element that is not 0, in order: its coordinates, of which the last stands apart.
-void for_each_nonzero(const Tensor& t, FunctionRef<void(const Dims&, int64_t)> f) {
-  const char* const data = static_cast<const char*>(t.const_data_ptr());
+// f(at, first, step, count, bits) for each row of the last dimension: its coordinates, its elements as
+// unsigned numbers, and the bits of which one is set where an element is not 0, all but the sign of floating
+// point.
+template <class F>
+void for_each_row_of_bits(const Tensor& t, const F& f) {
   const Dims strides = strides_of(t);
-  const int64_t width = t.element_size();
   const bool floating = is_floating(t.scalar_type());
   Dims rows = sizes_of(t);
   const int64_t last = rows.rank - 1;
-  const int64_t length = last < 0 ? 1 : rows[last];
+  const int64_t count = last < 0 ? 1 : rows[last];
   const int64_t step = last < 0 ? 1 : strides[last];
   rows.rank = last < 0 ? 0 : last;
-  for_each_place(rows, rows.product(), [&](const Dims& at) {
-    const char* const row = data + offset_of(at, strides) * width;
-    for (int64_t i = 0; i < length; ++i) {
-      if (is_nonzero(row + i * step * width, width, floating)) {
+  with_width(t.element_size(), [&](auto element) {
+    using Bits = decltype(element);
+    if constexpr (std::is_integral_v<Bits>) {  // no dtype with zeros is wider
+      const Bits bits = static_cast<Bits>(static_cast<Bits>(~Bits{}) >> (floating ? 1 : 0));
+      const Bits* const data = static_cast<const Bits*>(t.const_data_ptr());
+      for_each_place(rows, rows.product(),
+                     [&](const Dims& at) { f(at, data + offset_of(at, strides), step, count, bits); });
+    }
+  });
+}
+
+// f(at, last) for each element that is not 0, in order: its coordinates, of which the last stands apart.
+template <class F>
+void for_each_nonzero(const Tensor& t, const F& f) {
+  for_each_row_of_bits(t, [&](const Dims& at, const auto* row, int64_t step, int64_t count, auto bits) {
+    for (int64_t i = 0; i < count; ++i) {
+      if ((row[i * step] & bits) != 0) {
         f(at, i);
       }
     }
@@ -48,9 +56,15 @@ void for_each_nonzero(const Tensor& t, FunctionRef<void(const Dims&, int64_t)> f
 }
 
 int64_t count_nonzero(const Tensor& t) {
-  int64_t count = 0;
-  for_each_nonzero(t, [&count](const Dims&, int64_t) { ++count; });
-  return count;
+  int64_t all = 0;
+  for_each_row_of_bits(t, [&](const Dims&, const auto* row, int64_t step, int64_t count, auto bits) {
+    int64_t of_row = 0;
+    for (int64_t i = 0; i < count; ++i) {
+      of_row += (row[i * step] & bits) != 0 ? 1 : 0;
+    }
+    all += of_row;
+  });
+  return all;
 }
 
 // One dimension that is indexed: by a tensor of integers, or by what a mask says of it.
