@@ -155,8 +155,12 @@ def stand_in_name(base: str) -> str:
 
 def base_name(operator: Operator) -> str:
     """The name that all variants of a custom operator share: ``scale`` of ``myop::scale_.Scalar``."""
-    name = operator.schema.partition("(")[0].partition(".")[0]
-    return name.removesuffix("_")
+    return _base_name(operator.schema)
+
+
+@functools.cache
+def _base_name(schema: str) -> str:
+    return schema.partition("(")[0].partition(".")[0].removesuffix("_")
 
 
 def with_base_name(operator: Operator, base: str) -> Operator:
@@ -194,10 +198,13 @@ def function_schema(operator: Operator) -> FunctionSchema:
 
 def stand_in_schema(operator: Operator) -> str:
     """The schema of an operator of ATen, or that of the :func:`stand_in` for any other."""
-    if operator.namespace == "aten":
-        return operator.schema
-    base = base_name(operator)
-    return stand_in_name(base) + operator.schema[len(base) :]
+    return operator.schema if operator.namespace == "aten" else _stand_in_schema(operator.schema)
+
+
+@functools.cache
+def _stand_in_schema(schema: str) -> str:
+    base = _base_name(schema)
+    return stand_in_name(base) + schema[len(base) :]
 
 
 @functools.cache

@@ -19,6 +19,9 @@ class Variant(Enum):
     MUTABLE = "mutable"
     SCRATCH = "scratch"
 
+    # Members are compared by identity; Enum's own hash is a function in Python, and plans look up millions.
+    __hash__ = object.__hash__
+
     @property
     def returns_new(self) -> bool:
         """Whether what it returns is newly made; a mutable operator writes to other arguments beside that."""
