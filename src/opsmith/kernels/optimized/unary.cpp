@@ -26,22 +26,22 @@ template <class T>
 using Bound = void(const T* x, float low, float high, T* y, int64_t n, bool streamed);
 
 // A function of elementary.h takes about as long as adding ten elements, so threads are worth it early.
-constexpr int64_t kGrain = 8192;
+constexpr int64_t kGrainOfElementary = 8192;
 
-// function(x, y, n, streamed) of all elements.
+// function(x, y, n, streamed) of all elements, `grain` of which are worth a thread.
 template <class T, class Function>
-void compute(const Tensor& self, Tensor& out, const Function& function) {
+void compute(const Tensor& self, Tensor& out, int64_t grain, const Function& function) {
   const T* const x = reinterpret_cast<const T*>(self.const_data_ptr());
   T* const y = reinterpret_cast<T*>(out.mutable_data_ptr());
   const bool streamed = is_streamed(out, {&self});
   if (same_layout(self, out)) {
-    parallel(out.numel(), kGrain,
+    parallel(out.numel(), grain,
              [&](int64_t begin, int64_t end) { function(x + begin, y + begin, end - begin, streamed); });
     return;
   }
   const auto all = strided_over(out, self);
   const auto line = all.innermost(), next = all.innermost(1);
-  for_each_row_in_threads<2>(all, kGrain, [&](const auto& at, int64_t rows, int64_t n) {
+  for_each_row_in_threads<2>(all, grain, [&](const auto& at, int64_t rows, int64_t n) {
     constexpr int64_t kBlock = 256;
     T block[kBlock];
     for (int64_t row = 0; row < rows; ++row) {
@@ -64,7 +64,7 @@ void compute(const Tensor& self, Tensor& out, const Function& function) {
 // call(a function of the dtype, x, y, n, streamed) of all elements.
 template <template <class> class Signature, class Call>
 Tensor& map_by(KernelRuntimeContext& context, const Tensor& self, Tensor& out, const char* name,
-               const ByDtype<Signature>& functions, const Call& call) {
+               const ByDtype<Signature>& functions, int64_t grain, const Call& call) {
   OPSMITH_CHECK(context, self.scalar_type() == out.scalar_type() && functions.has(self.scalar_type()),
                 NotSupported, out, "%s takes " OPSMITH_TAKEN ", and its result has the same dtype", name);
   if (!resize_like(context, out, self) || !one_dim_order(context, {&out, &self})) {
@@ -72,23 +72,25 @@ Tensor& map_by(KernelRuntimeContext& context, const Tensor& self, Tensor& out, c
   }
   with_element(self.scalar_type(), [&](auto element) {
     using T = decltype(element);
-    compute<T>(self, out, [&, function = functions.of(element)](const T* x, T* y, int64_t n, bool streamed) {
-      call(function, x, y, n, streamed);
-    });
+    compute<T>(self, out, grain,
+               [&, function = functions.of(element)](const T* x, T* y, int64_t n, bool streamed) {
+                 call(function, x, y, n, streamed);
+               });
   });
   return out;
 }
 
 Tensor& unary(KernelRuntimeContext& context, const Tensor& self, Tensor& out, const char* name,
-              const ByDtype<Unary>& functions) {
+              const ByDtype<Unary>& functions, int64_t grain = kGrain) {
   return map_by(
-      context, self, out, name, functions,
+      context, self, out, name, functions, grain,
       [](auto* function, const auto* x, auto* y, int64_t n, bool streamed) { function(x, y, n, streamed); });
 }
 
 Tensor& with_numbers(KernelRuntimeContext& context, const Tensor& self, Tensor& out, const char* name,
-                     const ByDtype<WithNumbers>& functions, const float (&numbers)[3]) {
-  return map_by(context, self, out, name, functions,
+                     const ByDtype<WithNumbers>& functions, const float (&numbers)[3],
+                     int64_t grain = kGrainOfElementary) {
+  return map_by(context, self, out, name, functions, grain,
                 [&](auto* function, const auto* x, auto* y, int64_t n, bool streamed) {
                   function(x, numbers, y, n, streamed);
                 });
@@ -99,56 +101,48 @@ Tensor& bounded(KernelRuntimeContext& context, const Tensor& self, Tensor& out, 
                 const ByDtype<Bound>& bound, float low, float high) {
   if (std::isnan(low) || std::isnan(high)) {
     // A bound of NaN makes all results NaN; min and max would lose it.
-    return map_by(context, self, out, name, bound, [](auto*, const auto*, auto* y, int64_t n, bool) {
+    return map_by(context, self, out, name, bound, kGrain, [](auto*, const auto*, auto* y, int64_t n, bool) {
       constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
       for (int64_t i = 0; i < n; ++i) {
         narrow(&kNaN, y + i, 1);
       }
     });
   }
-  return map_by(context, self, out, name, bound,
+  return map_by(context, self, out, name, bound, kGrain,
                 [low = std::min(low, high), high](auto* function, const auto* x, auto* y, int64_t n,
                                                   bool streamed) { function(x, low, high, y, n, streamed); });
 }
 
 }  // namespace
 
-#define OPSMITH_UNARY_KERNEL(name)                                                     \
-  Tensor& name##_out(KernelRuntimeContext& context, const Tensor& self, Tensor& out) { \
-    ByDtype<Unary> functions;                                                          \
-    OPSMITH_SET_FUNCTIONS(functions, #name ".out", name)                               \
-    return unary(context, self, out, #name, functions);                                \
-  }
-OPSMITH_UNARY_KERNEL(exp)
-OPSMITH_UNARY_KERNEL(hardsigmoid)
-OPSMITH_UNARY_KERNEL(hardswish)
-OPSMITH_UNARY_KERNEL(relu)
-OPSMITH_UNARY_KERNEL(sigmoid)
-OPSMITH_UNARY_KERNEL(silu)
-OPSMITH_UNARY_KERNEL(tanh)
-OPSMITH_UNARY_KERNEL(erf)
-OPSMITH_UNARY_KERNEL(exp2)
-OPSMITH_UNARY_KERNEL(expm1)
-OPSMITH_UNARY_KERNEL(log)
-OPSMITH_UNARY_KERNEL(log10)
-OPSMITH_UNARY_KERNEL(log1p)
-OPSMITH_UNARY_KERNEL(log2)
-OPSMITH_UNARY_KERNEL(reciprocal)
-#undef OPSMITH_UNARY_KERNEL
-
-#define OPSMITH_UNARY_KERNEL(name, function)                                           \
+#define OPSMITH_UNARY_KERNEL(name, function, grain)                                    \
   Tensor& name##_out(KernelRuntimeContext& context, const Tensor& self, Tensor& out) { \
     ByDtype<Unary> functions;                                                          \
     OPSMITH_SET_FUNCTIONS(functions, #name ".out", function)                           \
-    return unary(context, self, out, #name, functions);                                \
+    return unary(context, self, out, #name, functions, grain);                         \
   }
-OPSMITH_UNARY_KERNEL(abs, absolute)
-OPSMITH_UNARY_KERNEL(neg, negative)
-OPSMITH_UNARY_KERNEL(cos, cosine)
-OPSMITH_UNARY_KERNEL(round, rounded)
-OPSMITH_UNARY_KERNEL(rsqrt, inverse_root)
-OPSMITH_UNARY_KERNEL(sin, sine)
-OPSMITH_UNARY_KERNEL(sqrt, square_root)
+OPSMITH_UNARY_KERNEL(abs, absolute, kGrain)
+OPSMITH_UNARY_KERNEL(cos, cosine, kGrainOfElementary)
+OPSMITH_UNARY_KERNEL(erf, erf, kGrainOfElementary)
+OPSMITH_UNARY_KERNEL(exp, exp, kGrainOfElementary)
+OPSMITH_UNARY_KERNEL(exp2, exp2, kGrainOfElementary)
+OPSMITH_UNARY_KERNEL(expm1, expm1, kGrainOfElementary)
+OPSMITH_UNARY_KERNEL(hardsigmoid, hardsigmoid, kGrain)
+OPSMITH_UNARY_KERNEL(hardswish, hardswish, kGrain)
+OPSMITH_UNARY_KERNEL(log, log, kGrainOfElementary)
+OPSMITH_UNARY_KERNEL(log10, log10, kGrainOfElementary)
+OPSMITH_UNARY_KERNEL(log1p, log1p, kGrainOfElementary)
+OPSMITH_UNARY_KERNEL(log2, log2, kGrainOfElementary)
+OPSMITH_UNARY_KERNEL(neg, negative, kGrain)
+OPSMITH_UNARY_KERNEL(reciprocal, reciprocal, kGrain)
+OPSMITH_UNARY_KERNEL(relu, relu, kGrain)
+OPSMITH_UNARY_KERNEL(round, rounded, kGrain)
+OPSMITH_UNARY_KERNEL(rsqrt, inverse_root, kGrain)
+OPSMITH_UNARY_KERNEL(sigmoid, sigmoid, kGrainOfElementary)
+OPSMITH_UNARY_KERNEL(silu, silu, kGrainOfElementary)
+OPSMITH_UNARY_KERNEL(sin, sine, kGrainOfElementary)
+OPSMITH_UNARY_KERNEL(sqrt, square_root, kGrain)
+OPSMITH_UNARY_KERNEL(tanh, tanh, kGrainOfElementary)
 #undef OPSMITH_UNARY_KERNEL
 
 Tensor& gelu_out(KernelRuntimeContext& context, const Tensor& self, std::string_view approximate,
@@ -161,7 +155,7 @@ Tensor& gelu_out(KernelRuntimeContext& context, const Tensor& self, std::string_
   } else {
     OPSMITH_CHECK(context, false, InvalidArgument, out, "approximate argument must be either none or tanh.");
   }
-  return unary(context, self, out, "gelu", functions);
+  return unary(context, self, out, "gelu", functions, kGrainOfElementary);
 }
 
 Tensor& leaky_relu_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& negative_slope,
@@ -172,7 +166,8 @@ Tensor& leaky_relu_out(KernelRuntimeContext& context, const Tensor& self, const 
   }
   ByDtype<WithNumbers> functions;
   OPSMITH_SET_FUNCTIONS(functions, "leaky_relu.out", leaky_relu)
-  return with_numbers(context, self, out, "leaky_relu", functions, {value_of<float>(negative_slope), 0, 0});
+  return with_numbers(context, self, out, "leaky_relu", functions, {value_of<float>(negative_slope), 0, 0},
+                      kGrain);
 }
 
 Tensor& elu_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& alpha, const Scalar& scale,
@@ -251,32 +246,34 @@ Tensor& pow_tensor_scalar_out(KernelRuntimeContext& context, const Tensor& self,
     if (dtype != ScalarType::Float && power != 1.0 && !fits(context, exponent, dtype)) {
       return out;
     }
-    return map_by(context, self, out, "pow", functions, [&](auto*, const auto* x, auto* y, int64_t n, bool) {
-      if (power == 1.0) {
-        std::copy_n(x, n, y);
-        return;
-      }
-      if (power == 0.0) {
-        constexpr float kOne = 1.0f;
-        narrow(&kOne, y, std::min<int64_t>(n, 1));
-        std::fill_n(y, n, *y);
-        return;
-      }
-      // Where the base is no float32, ATen rounds the exponent as the base is.
-      auto rounded = *x;
-      const float given = value_of<float>(exponent);
-      narrow(&given, &rounded, 1);
-      const float by = widened(rounded);
-      constexpr int64_t kBlock = 256;
-      float block[kBlock];
-      for (int64_t begin = 0; begin < n; begin += kBlock) {
-        const int64_t count = std::min(kBlock, n - begin);
-        for (int64_t i = 0; i < count; ++i) {
-          block[i] = std::pow(widened(x[begin + i]), by);
-        }
-        narrow(block, y + begin, count);
-      }
-    });
+    const int64_t grain = power == 0.0 || power == 1.0 ? kGrain : kGrainOfElementary;
+    return map_by(context, self, out, "pow", functions, grain,
+                  [&](auto*, const auto* x, auto* y, int64_t n, bool) {
+                    if (power == 1.0) {
+                      std::copy_n(x, n, y);
+                      return;
+                    }
+                    if (power == 0.0) {
+                      constexpr float kOne = 1.0f;
+                      narrow(&kOne, y, std::min<int64_t>(n, 1));
+                      std::fill_n(y, n, *y);
+                      return;
+                    }
+                    // Where the base is no float32, ATen rounds the exponent as the base is.
+                    auto rounded = *x;
+                    const float given = value_of<float>(exponent);
+                    narrow(&given, &rounded, 1);
+                    const float by = widened(rounded);
+                    constexpr int64_t kBlock = 256;
+                    float block[kBlock];
+                    for (int64_t begin = 0; begin < n; begin += kBlock) {
+                      const int64_t count = std::min(kBlock, n - begin);
+                      for (int64_t i = 0; i < count; ++i) {
+                        block[i] = std::pow(widened(x[begin + i]), by);
+                      }
+                      narrow(block, y + begin, count);
+                    }
+                  });
   }
   return unary(context, self, out, "pow", functions);
 }
