@@ -334,6 +334,9 @@ CALLS: dict[str, Callable[[str], Any]] = {
             (torch.int64, 3),
             (torch.float32, True),
             (torch.bool, True),
+            (torch.uint8, 300),
+            (torch.int32, 2**40),
+            (torch.float16, 1e6),
         )
     },
     "integers subtracted from a truth": lambda d: torch.rsub(
