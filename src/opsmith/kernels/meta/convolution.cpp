@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <array>
+#include <initializer_list>
 #include <tuple>
 #include <utility>
 
@@ -171,12 +172,34 @@ at::Tensor adaptive_avg_pool3d_backward(const at::Tensor& grad_output, const at:
   return contiguous(self.sizes(), self.scalar_type());
 }
 
-at::Tensor im2col(const at::Tensor& self, at::IntArrayRef kernel, at::IntArrayRef dilation,
-                  at::IntArrayRef padding, at::IntArrayRef stride) {
-  for (const auto& [name, list] :
-       {std::pair{"kernel_size", kernel}, {"dilation", dilation}, {"padding", padding}, {"stride", stride}}) {
+namespace {
+
+void check_pairs(std::initializer_list<std::pair<const char*, at::IntArrayRef>> lists) {
+  for (const auto& [name, list] : lists) {
     TORCH_CHECK(list.size() == 2, "It is expected ", name, " equals to 2, but got size ", list.size());
   }
+}
+
+}  // namespace
+
+at::Tensor col2im(const at::Tensor& self, at::IntArrayRef output_size, at::IntArrayRef kernel,
+                  at::IntArrayRef dilation, at::IntArrayRef padding, at::IntArrayRef stride) {
+  check_pairs({{"output_size", output_size},
+               {"kernel_size", kernel},
+               {"dilation", dilation},
+               {"padding", padding},
+               {"stride", stride}});
+  at::native::col2im_shape_check(self, at::Tensor(), output_size[0], output_size[1], kernel[0], kernel[1],
+                                 dilation[0], dilation[1], padding[0], padding[1], stride[0], stride[1]);
+  at::DimVector sizes(self.sizes().slice(0, self.dim() - 2));
+  sizes.push_back(self.size(-2) / (kernel[0] * kernel[1]));
+  sizes.append(output_size.begin(), output_size.end());
+  return contiguous(sizes, self.scalar_type());
+}
+
+at::Tensor im2col(const at::Tensor& self, at::IntArrayRef kernel, at::IntArrayRef dilation,
+                  at::IntArrayRef padding, at::IntArrayRef stride) {
+  check_pairs({{"kernel_size", kernel}, {"dilation", dilation}, {"padding", padding}, {"stride", stride}});
   at::native::im2col_shape_check(self, at::Tensor(), kernel[0], kernel[1], dilation[0], dilation[1],
                                  padding[0], padding[1], stride[0], stride[1]);
   at::DimVector sizes(self.sizes().slice(0, self.dim() - 3));

@@ -48,26 +48,22 @@ bool valid(KernelRuntimeContext& context, const char* name, const Windows& windo
   return true;
 }
 
-// f(map offset, columns offset) for every element of a plane that a window shows; columns are (kernel,
-// blocks).
+// f(map offset, columns offset, count) for every row of elements of a contiguous plane that windows show,
+// which lie windows.stride[1] apart in the map and side by side in the columns; those are (kernel, blocks).
 template <class F>
-void for_each_shown(const Windows& windows, int64_t height, int64_t width, int64_t row_stride,
-                    int64_t column_stride, const F& f) {
+void for_each_shown(const Windows& windows, int64_t height, int64_t width, const F& f) {
   const int64_t down = windows.count(height, 0);
   const int64_t across = windows.count(width, 1);
+  const int64_t step = windows.stride[1];
   for (int64_t place = 0; place < windows.kernel[0] * windows.kernel[1]; ++place) {
     const int64_t shift_y = place / windows.kernel[1] * windows.dilation[0] - windows.padding[0];
     const int64_t shift_x = place % windows.kernel[1] * windows.dilation[1] - windows.padding[1];
-    for (int64_t i = 0; i < down; ++i) {
+    const int64_t first = shift_x < 0 ? ceil_divided(-shift_x, step) : 0;
+    const int64_t end = shift_x < width ? std::min(across, (width - 1 - shift_x) / step + 1) : 0;
+    for (int64_t i = 0; i < down && first < end; ++i) {
       const int64_t y = i * windows.stride[0] + shift_y;
-      if (y < 0 || y >= height) {
-        continue;
-      }
-      for (int64_t j = 0; j < across; ++j) {
-        const int64_t x = j * windows.stride[1] + shift_x;
-        if (x >= 0 && x < width) {
-          f(y * row_stride + x * column_stride, (place * down + i) * across + j);
-        }
+      if (y >= 0 && y < height) {
+        f(y * width + first * step + shift_x, (place * down + i) * across + first, end - first);
       }
     }
   }
@@ -113,7 +109,7 @@ Tensor& col2im_out(KernelRuntimeContext& context, const Tensor& self, IntList ou
   if (!resize(context, out, sizes) || out.numel() == 0) {
     return out;
   }
-  const int64_t planes = out.numel() / (height * width);
+  const int64_t planes = out.numel() / (height * width), step = stride[1];
   std::memset(out.mutable_data_ptr(), 0, out.nbytes());
   with_dtype<kCol2im>(context, RealB{}, out.scalar_type(), [&](auto type) {
     using T = typename decltype(type)::type;
@@ -121,8 +117,11 @@ Tensor& col2im_out(KernelRuntimeContext& context, const Tensor& self, IntList ou
       for (int64_t plane = begin; plane < end; ++plane) {
         const T* const from = self.const_data_ptr<T>() + plane * kernel * blocks;
         T* const to = out.mutable_data_ptr<T>() + plane * height * width;
-        for_each_shown(windows, height, width, width, 1, [=](int64_t map, int64_t column) {
-          store_element(to + map, load_element(to + map) + load_element(from + column));
+        for_each_shown(windows, height, width, [=](int64_t map, int64_t column, int64_t count) {
+          for (int64_t j = 0; j < count; ++j) {
+            T* const sum = to + map + j * step;
+            store_element(sum, load_element(sum) + load_element(from + column + j));
+          }
         });
       }
     });
@@ -146,7 +145,7 @@ Tensor& im2col_out(KernelRuntimeContext& context, const Tensor& self, IntList ke
   }
   const int64_t kernel = kernel_size[0] * kernel_size[1];
   const int64_t blocks = windows.count(height, 0) * windows.count(width, 1);
-  const int64_t planes = sizes.product(0, sizes.rank - 2);
+  const int64_t planes = sizes.product(0, sizes.rank - 2), step = stride[1];
   sizes.erase(sizes.rank - 1);
   sizes[sizes.rank - 2] *= kernel;
   sizes[sizes.rank - 1] = blocks;
@@ -160,8 +159,11 @@ Tensor& im2col_out(KernelRuntimeContext& context, const Tensor& self, IntList ke
       for (int64_t plane = begin; plane < end; ++plane) {
         const U* const from = static_cast<const U*>(self.const_data_ptr()) + plane * height * width;
         U* const to = static_cast<U*>(out.mutable_data_ptr()) + plane * kernel * blocks;
-        for_each_shown(windows, height, width, width, 1,
-                       [=](int64_t map, int64_t column) { to[column] = from[map]; });
+        for_each_shown(windows, height, width, [=](int64_t map, int64_t column, int64_t count) {
+          for (int64_t j = 0; j < count; ++j) {
+            to[column + j] = from[map + j * step];
+          }
+        });
       }
     });
   });
