@@ -295,7 +295,7 @@ at::Tensor& addmm_(at::Tensor& self, const at::Tensor& mat1, const at::Tensor& m
 // Tensor(a!)
 //
 // derived: from the kernel of `bernoulli_.float`: copies self into out and runs `chip::bernoulli_`
-// (kernels.yaml:10:6) on it; shape and dtype from `self` (opsmith/plan/meta_functions.yaml:112:23)
+// (kernels.yaml:10:6) on it; shape and dtype from `self` (opsmith/plan/meta_functions.yaml:113:23)
 at::Tensor& bernoulli_float_out(const at::Tensor& self, double p, ::std::optional<at::Generator> generator,
                                 at::Tensor& out) {
   const opsmith::Call<opsmith::Operands::kAny, opsmith::Runs::kOnDevice> call("aten::bernoulli.float_out",
@@ -314,7 +314,7 @@ at::Tensor& bernoulli_float_out(const at::Tensor& self, double p, ::std::optiona
 //
 // derived: from the kernel of `bernoulli_.float`: copies self into a new result and runs
 // `chip::bernoulli_` (kernels.yaml:10:6) on it; shape and dtype from `self`
-// (opsmith/plan/meta_functions.yaml:112:23)
+// (opsmith/plan/meta_functions.yaml:113:23)
 at::Tensor bernoulli_p(const at::Tensor& self, double p, ::std::optional<at::Generator> generator) {
   const opsmith::Call<opsmith::Operands::kAny, opsmith::Runs::kOnDevice> call("aten::bernoulli.p", self);
   opsmith::check_generator_of(generator, self);
