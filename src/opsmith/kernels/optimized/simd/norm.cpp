@@ -102,8 +102,10 @@ OPSMITH_INLINE void layer_norm_gradient(const T* g, const T* x, const W* weight,
   const float each_share = 1.0f / static_cast<float>(n);
   const F shift = splat(-static_cast<float>(total) * each_share),
           slope = splat(-static_cast<float>(product) * each_share);
+  // The parts of a single element cancel, but for their rounding.
+  const F factor = n == 1 ? zero() : scale;
   each(0, n, [&](int64_t i, int64_t count, F grad, F h, F w) OPSMITH_ALWAYS_INLINE {
-    store_some(z + i, fma(h, slope, fma(grad, w, shift)) * scale, count);
+    store_some(z + i, fma(h, slope, fma(grad, w, shift)) * factor, count);
   });
 }
 
