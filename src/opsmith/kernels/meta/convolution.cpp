@@ -69,6 +69,13 @@ at::Tensor without_height(const at::Tensor& tensor, int64_t dims) {
   return dims == 3 ? tensor.squeeze(2) : tensor;
 }
 
+// The four settings of sliding windows, and a size, are of two dimensions.
+void check_pairs(std::initializer_list<std::pair<const char*, at::IntArrayRef>> lists) {
+  for (const auto& [name, list] : lists) {
+    TORCH_CHECK(list.size() == 2, "It is expected ", name, " equals to 2, but got size ", list.size());
+  }
+}
+
 }  // namespace
 
 at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight,
@@ -171,16 +178,6 @@ at::Tensor adaptive_avg_pool3d_backward(const at::Tensor& grad_output, const at:
   at::native::adaptive_pool_empty_output_check(grad_output, "adaptive_avg_pool3d_backward");
   return contiguous(self.sizes(), self.scalar_type());
 }
-
-namespace {
-
-void check_pairs(std::initializer_list<std::pair<const char*, at::IntArrayRef>> lists) {
-  for (const auto& [name, list] : lists) {
-    TORCH_CHECK(list.size() == 2, "It is expected ", name, " equals to 2, but got size ", list.size());
-  }
-}
-
-}  // namespace
 
 at::Tensor col2im(const at::Tensor& self, at::IntArrayRef output_size, at::IntArrayRef kernel,
                   at::IntArrayRef dilation, at::IntArrayRef padding, at::IntArrayRef stride) {

@@ -30,11 +30,11 @@ constexpr int64_t kUnpackedRows = 24;
 constexpr int64_t kUnpackedManyRows = 96;
 constexpr int64_t kFewPages = 1 << 20;
 constexpr int64_t kSamePlace = 1024;
+// Nor does it save anything of a b that stays in the first-level cache.
+constexpr int64_t kUnpackedSize = 4096;
 // Of an a whose depth is not contiguous, and of the whole product, from which on it is copied.
 constexpr int64_t kLargeSize = 1 << 18;
 constexpr int64_t kLargeProduct = 1 << 28;
-// Nor does it save anything of a b that stays in the first-level cache.
-constexpr int64_t kUnpackedSize = 4096;
 // Of panels that are packed at a time, so that they stay in the second-level cache.
 constexpr int64_t kPackedDepth = 768;
 // Rows of b that are not packed are read in long pieces.
@@ -435,19 +435,16 @@ bool multiply(KernelRuntimeContext& context, Product<T> p, const ProductFunction
     return true;
   }
   const int64_t panels = panels_of(p.columns), size = panel_size<T>(p.depth);
-  if constexpr (kIsFloat16) {
-    if (p.packed != nullptr) {
-      if (!make_depth_contiguous(context, p)) {
-        return false;
-      }
-      return p.rows == 1 ? multiply_packed_row(context, p, with) : multiply_widened(context, p, with);
-    }
-  } else if (p.packed != nullptr) {
+  if (p.packed != nullptr) {
     if (!kIsFloat && !make_depth_contiguous(context, p)) {
       return false;
     }
-    multiply_panels(p, with, p.packed, kIsFloat ? kPanel : 0, size, 0, 0, panels);
-    return true;
+    if constexpr (kIsFloat16) {
+      return p.rows == 1 ? multiply_packed_row(context, p, with) : multiply_widened(context, p, with);
+    } else {
+      multiply_panels(p, with, p.packed, kIsFloat ? kPanel : 0, size, 0, 0, panels);
+      return true;
+    }
   }
   const bool b_has_depth = p.b.row == 1 || p.depth == 1;
   if (p.rows <= kFewRows && b_has_depth && p.row_bias == nullptr) {

@@ -89,10 +89,22 @@ Tensor& unary(KernelRuntimeContext& context, const Tensor& self, Tensor& out, co
 
 Tensor& with_numbers(KernelRuntimeContext& context, const Tensor& self, Tensor& out, const char* name,
                      const ByDtype<WithNumbers>& functions, const float (&numbers)[3],
-                     int64_t grain = kGrainOfElementary) {
+                     int64_t grain = kGrain) {
   return map_by(context, self, out, name, functions, grain,
                 [&](auto* function, const auto* x, auto* y, int64_t n, bool streamed) {
                   function(x, numbers, y, n, streamed);
+                });
+}
+
+// The number for all elements.
+template <template <class> class Signature>
+Tensor& filled(KernelRuntimeContext& context, const Tensor& self, Tensor& out, const char* name,
+               const ByDtype<Signature>& functions, float number) {
+  return map_by(context, self, out, name, functions, kGrain,
+                [number](auto*, const auto*, auto* y, int64_t n, bool) {
+                  auto element = *y;
+                  narrow(&number, &element, 1);
+                  std::fill_n(y, n, element);
                 });
 }
 
@@ -101,12 +113,7 @@ Tensor& bounded(KernelRuntimeContext& context, const Tensor& self, Tensor& out, 
                 const ByDtype<Bound>& bound, float low, float high) {
   if (std::isnan(low) || std::isnan(high)) {
     // A bound of NaN makes all results NaN; min and max would lose it.
-    return map_by(context, self, out, name, bound, kGrain, [](auto*, const auto*, auto* y, int64_t n, bool) {
-      constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-      for (int64_t i = 0; i < n; ++i) {
-        narrow(&kNaN, y + i, 1);
-      }
-    });
+    return filled(context, self, out, name, bound, std::numeric_limits<float>::quiet_NaN());
   }
   return map_by(context, self, out, name, bound, kGrain,
                 [low = std::min(low, high), high](auto* function, const auto* x, auto* y, int64_t n,
@@ -166,8 +173,7 @@ Tensor& leaky_relu_out(KernelRuntimeContext& context, const Tensor& self, const 
   }
   ByDtype<WithNumbers> functions;
   OPSMITH_SET_FUNCTIONS(functions, "leaky_relu.out", leaky_relu)
-  return with_numbers(context, self, out, "leaky_relu", functions, {value_of<float>(negative_slope), 0, 0},
-                      kGrain);
+  return with_numbers(context, self, out, "leaky_relu", functions, {value_of<float>(negative_slope), 0, 0});
 }
 
 Tensor& elu_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& alpha, const Scalar& scale,
@@ -179,9 +185,10 @@ Tensor& elu_out(KernelRuntimeContext& context, const Tensor& self, const Scalar&
   }
   ByDtype<WithNumbers> functions;
   OPSMITH_SET_FUNCTIONS(functions, "elu.out", elu)
-  return with_numbers(context, self, out, "elu", functions,
-                      {value_of<float>(alpha) * value_of<float>(scale), value_of<float>(scale),
-                       value_of<float>(input_scale)});
+  return with_numbers(
+      context, self, out, "elu", functions,
+      {value_of<float>(alpha) * value_of<float>(scale), value_of<float>(scale), value_of<float>(input_scale)},
+      kGrainOfElementary);
 }
 
 Tensor& softplus_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& beta,
@@ -192,7 +199,7 @@ Tensor& softplus_out(KernelRuntimeContext& context, const Tensor& self, const Sc
   ByDtype<WithNumbers> functions;
   OPSMITH_SET_FUNCTIONS(functions, "softplus.out", softplus)
   return with_numbers(context, self, out, "softplus", functions,
-                      {value_of<float>(beta), value_of<float>(threshold), 0});
+                      {value_of<float>(beta), value_of<float>(threshold), 0}, kGrainOfElementary);
 }
 
 Tensor& clamp_out(KernelRuntimeContext& context, const Tensor& self, const std::optional<Scalar>& min,
@@ -243,22 +250,18 @@ Tensor& pow_tensor_scalar_out(KernelRuntimeContext& context, const Tensor& self,
     OPSMITH_SET_FUNCTIONS(functions, kPow, inverse_square)
   } else {
     OPSMITH_SET_FUNCTIONS(functions, kPow, square)
-    if (dtype != ScalarType::Float && power != 1.0 && !fits(context, exponent, dtype)) {
+    if (power == 0.0) {
+      return filled(context, self, out, "pow", functions, 1.0f);
+    }
+    if (power == 1.0) {
+      return map_by(context, self, out, "pow", functions, kGrain,
+                    [](auto*, const auto* x, auto* y, int64_t n, bool) { std::copy_n(x, n, y); });
+    }
+    if (dtype != ScalarType::Float && !fits(context, exponent, dtype)) {
       return out;
     }
-    const int64_t grain = power == 0.0 || power == 1.0 ? kGrain : kGrainOfElementary;
-    return map_by(context, self, out, "pow", functions, grain,
+    return map_by(context, self, out, "pow", functions, kGrainOfElementary,
                   [&](auto*, const auto* x, auto* y, int64_t n, bool) {
-                    if (power == 1.0) {
-                      std::copy_n(x, n, y);
-                      return;
-                    }
-                    if (power == 0.0) {
-                      constexpr float kOne = 1.0f;
-                      narrow(&kOne, y, std::min<int64_t>(n, 1));
-                      std::fill_n(y, n, *y);
-                      return;
-                    }
                     // Where the base is no float32, ATen rounds the exponent as the base is.
                     auto rounded = *x;
                     const float given = value_of<float>(exponent);

@@ -1,7 +1,6 @@
 // index_select, index and index_put (integer and boolean indices in any mixture), masked_scatter, nonzero.
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstdio>
 #include <optional>
 #include <type_traits>
@@ -303,18 +302,11 @@ bool are_in_order(const Tensor& self, const IndexPlan& plan) {
     }
     const Indices indices(*tensor);
     const int64_t size = self.sizes()[plan.indexed[i].dim];
-    std::atomic<bool> is_wrong{false};
+    IndexCheck check(size);
     parallel(count, kGrain, [&](int64_t begin, int64_t end) {
-      uint64_t wrong = 0;
-      indices.read(begin, end, [&](int64_t, int64_t index) {
-        wrong |=
-            static_cast<uint64_t>(static_cast<uint64_t>(index + size) >= static_cast<uint64_t>(2 * size));
-      });
-      if (wrong != 0) {
-        is_wrong.store(true, std::memory_order_relaxed);
-      }
+      indices.read(begin, end, [&](int64_t, int64_t index) { check.wrapped(index); });
     });
-    if (is_wrong) {
+    if (check.found_wrong()) {
       return false;
     }
   }
